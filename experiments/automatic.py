@@ -29,8 +29,8 @@ from experiments.store import Result
 from labelchef import LabelCleaner
 from labelchef.annotators import CallableAnnotator
 from labelchef.encoders.images import has_efficientnet
+from labelchef.intake.automatic import word_primitives
 from labelchef.sources import affinity, snuba
-from labelchef.sources.automatic import word_primitives
 from labelchef.sources.interactive import ProposalOptions, Proposals
 from labelchef.sources.rules import RuleBoard
 

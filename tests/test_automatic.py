@@ -14,9 +14,10 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, Plan
+from labelchef.intake import automatic
 from labelchef.intake.raw import Raw, Rows
 from labelchef.intake.voting import with_sources
-from labelchef.sources import affinity, automatic, interactive, snuba
+from labelchef.sources import affinity, interactive, snuba
 from labelchef.sources.rules import Keyword, RuleBoard, apply_rules
 from labelchef.sources.words import Words
 

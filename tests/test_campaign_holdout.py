@@ -10,7 +10,7 @@ import pytest
 
 from labelchef import load_model
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.start import draw_judges
+from labelchef.campaign.training_rows import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings

@@ -15,7 +15,7 @@ from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import DRAWS, Judged, drawn_areas
 from labelchef.campaign.session import Session
-from labelchef.campaign.start import draw_judges
+from labelchef.campaign.training_rows import draw_judges
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings

@@ -14,8 +14,8 @@ from labelchef import Gain, InvalidInputError, JudgeWarning, LabelCleaner, StopR
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.gain import Judged, gains
-from labelchef.campaign.start import draw_judges, holdout_size, share_size
 from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
+from labelchef.campaign.training_rows import draw_judges, holdout_size, share_size
 from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.records import Metrics

@@ -16,8 +16,8 @@ from torch import nn
 from labelchef import InvalidInputError, LabelCleaner
 from labelchef.annotators import SimulatedAnnotators, make_strategy
 from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.start import draw_judges
 from labelchef.campaign.stopping import MaxRounds
+from labelchef.campaign.training_rows import draw_judges
 from labelchef.networks import (
     NETWORK_SELECTORS,
     FineTune,

@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from labelchef import LabelCleaner
 from labelchef.campaign import learning
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.start import draw_judges
+from labelchef.campaign.training_rows import draw_judges
 from labelchef.campaign.tuning import GAMMAS, folds_of, tempered_loss, tune
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings

@@ -12,8 +12,7 @@ from PIL import Image
 
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.dataset import Part, dataset_frame
-from labelchef.campaign.report import Decided
+from labelchef.campaign.dataset import Decided, Part, dataset_frame
 from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.learning import Doubt

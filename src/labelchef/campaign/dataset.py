@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.report import Decided
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import Doubt
 from labelchef.domain.records import UNRESOLVED
@@ -46,6 +45,15 @@ class LabelOrigin(StrEnum):
     SOURCES = "sources and model"
     """Sources voted on the row, and they are believed."""
     MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The last decision on a sample: a class id, `UNRESOLVED` if it left or took back the weak label."""
+
+    label: int
+    by: str
+    support: float
 
 
 @dataclass(frozen=True)

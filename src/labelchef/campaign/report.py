@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef.campaign.audit import audit_report
+from labelchef.campaign.dataset import Decided
 from labelchef.campaign.metrics import history_frame, value_of
 from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
@@ -171,15 +172,6 @@ def _content(items: Items, item: int) -> dict[str, Any]:
     if items.thumbnails:
         found["image"] = items.thumbnails.get(item)
     return found
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The last decision on a sample: a class id, `UNRESOLVED` if it left or took back the weak label."""
-
-    label: int
-    by: str
-    support: float
 
 
 def weak_classes(P: Float64s) -> Ints:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.automatic import make_votes
 from labelchef.intake.matching import ends_of_paths
 from labelchef.intake.raw import Raw
-from labelchef.sources.automatic import make_votes
 from labelchef.sources.functions import apply_functions, load_functions
 from labelchef.sources.llm import read_llm_labels
 from labelchef.sources.rules import Rule, apply_rules, read_rules

@@ -26,7 +26,7 @@ from labelchef.campaign.data import CampaignData
 from labelchef.campaign.dense_fits import Axes
 from labelchef.campaign.learner import drawn_rows, times_drawn
 from labelchef.campaign.learning import AXES, WORTH, Sample, choose
-from labelchef.campaign.start import first_table, judges_of, stacked_votes
+from labelchef.campaign.training_rows import first_table, judges_of, stacked_votes
 from labelchef.campaign.tuning import mean_squared_length
 from labelchef.core.labels import LabelTable
 from labelchef.domain.arrays import Bools, Ints

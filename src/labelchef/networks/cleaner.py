@@ -13,16 +13,9 @@ from torch import nn
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.learner import Fixed
 from labelchef.campaign.session import Session
-from labelchef.campaign.start import (
-    Parts,
-    check_figures,
-    first_table,
-    judges_of,
-    new_session,
-    stacked_votes,
-    with_strengths,
-)
+from labelchef.campaign.start import Parts, check_figures, new_session, with_strengths
 from labelchef.campaign.stopping import StoppingRule
+from labelchef.campaign.training_rows import first_table, judges_of, stacked_votes
 from labelchef.cleaner import Cleaner, linear_probabilities
 from labelchef.constructors import DescentSettings, make_constructor
 from labelchef.constructors.protocol import OnStep

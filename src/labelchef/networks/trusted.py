@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelchef.campaign.data import CampaignData, Labelled
-from labelchef.campaign.start import draw_judges
+from labelchef.campaign.training_rows import draw_judges
 from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.errors import InvalidInputError

@@ -22,10 +22,11 @@ import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
 from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData, known_labels
+from labelchef.campaign.dataset import Decided
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
-from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
+from labelchef.campaign.report import Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import SourceReport, flat_frame, source_facts, source_report
 from labelchef.campaign.start import check, with_strengths

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
+from labelchef.campaign.dataset import Decided
+from labelchef.campaign.report import Items, Outcome, label_frame, report_data
 from labelchef.classifier import has_onnx, require_onnx
 from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import InvalidInputError

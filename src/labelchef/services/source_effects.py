@@ -23,7 +23,7 @@ import pandas as pd
 
 from labelchef.campaign.hearing import AllVotes, check_names
 from labelchef.campaign.source_effect import SourceEffect, effect_of
-from labelchef.campaign.start import judges_of
+from labelchef.campaign.training_rows import judges_of
 from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import CampaignState, ItemContent, SplitName

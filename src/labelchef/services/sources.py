@@ -26,7 +26,7 @@ from labelchef.campaign.source_report import (
     source_facts,
     source_report,
 )
-from labelchef.campaign.start import judges_of
+from labelchef.campaign.training_rows import judges_of
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.campaigns import ItemContent, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError

@@ -19,8 +19,8 @@ from labelchef.campaign.data import CampaignData
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
-from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Step, Stepper, due
+from labelchef.campaign.training_rows import judges_of
 from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints

@@ -23,7 +23,7 @@ each class, and their probabilities sum to 1.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
 from labelchef.encoders.images import has_efficientnet, read_image
 from labelchef.encoders.protocol import Content
+from labelchef.intake.raw import Raw, Rows
 from labelchef.sources.affinity import AffinityOptions, code_affinity, conv_maps, patch_maps
 from labelchef.sources.interactive import ProposalOptions, Proposals
 from labelchef.sources.snuba import Primitives, SnubaOptions, Written, write_heuristics
@@ -54,54 +55,6 @@ _MOST_VALUES = 20
 _SIDE = 96
 
 
-class RowsLike(Protocol):
-    """Rows of a split, as `intake.raw.Rows`."""
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """Column `id` and the content columns."""
-        ...
-
-    @property
-    def labels(self) -> tuple[str | None, ...]:
-        """(n,) class names."""
-        ...
-
-    @property
-    def features(self) -> NDArray[np.float32] | None:
-        """(n, d) numbers that came as they are."""
-        ...
-
-
-class RawLike(Protocol):
-    """Joined rows, as `intake.raw.Raw`."""
-
-    @property
-    def train(self) -> RowsLike:
-        """Rows without a label."""
-        ...
-
-    @property
-    def trusted(self) -> RowsLike:
-        """Rows with a label."""
-        ...
-
-    @property
-    def content(self) -> Mapping[str, ColumnRole]:
-        """Content column → its role."""
-        ...
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """(C,)"""
-        ...
-
-    @property
-    def media(self) -> Path | None:
-        """The folder of images."""
-        ...
-
-
 @dataclass(frozen=True)
 class Blocks:
     """Encoded rows: training (n, d) and trusted (m, d)."""
@@ -111,7 +64,7 @@ class Blocks:
 
 
 def make_votes(
-    kind: str, raw: RawLike, blocks: Blocks | None = None, seed: int = 0, progress: Progress = no_progress
+    kind: str, raw: Raw, blocks: Blocks | None = None, seed: int = 0, progress: Progress = no_progress
 ) -> pd.DataFrame:
     """The votes of an automatic source on training and trusted rows.
 
@@ -152,20 +105,20 @@ def _nothing(*, soft: bool) -> pd.DataFrame:
     return empty.assign(probability=np.zeros(0)) if soft else empty
 
 
-def votes_of(written: Written, raw: RawLike) -> pd.DataFrame:
+def votes_of(written: Written, raw: Raw) -> pd.DataFrame:
     """Every heuristic as a source."""
     ids = [*_ids(raw.train), *_ids(raw.trusted)]
     return hard_votes(ids, written.names, np.vstack([written.train, written.trusted]), raw.classes)
 
 
-def beliefs_of(written: Written, raw: RawLike) -> pd.DataFrame:
+def beliefs_of(written: Written, raw: Raw) -> pd.DataFrame:
     """All heuristics as the source `snuba`."""
     ids = [*_ids(raw.train), *_ids(raw.trusted)]
     return soft_votes(ids, "snuba", np.vstack([written.train_beliefs, written.trusted_beliefs]), raw.classes)
 
 
 def proposals_of(
-    raw: RawLike,
+    raw: Raw,
     column: str | None = None,
     blocks: Blocks | None = None,
     options: ProposalOptions | None = None,
@@ -192,7 +145,7 @@ def proposals_of(
     )
 
 
-def trusted_classes(raw: RawLike) -> Ints:
+def trusted_classes(raw: Raw) -> Ints:
     """(m,) class ids of the trusted rows."""
     ids = {name: c for c, name in enumerate(raw.classes)}
     unknown = [label for label in raw.trusted.labels if label not in ids]
@@ -208,7 +161,7 @@ def trusted_classes(raw: RawLike) -> Ints:
 # primitives
 
 
-def primitives_of(raw: RawLike, blocks: Blocks | None = None, options: SnubaOptions | None = None) -> Primitives:
+def primitives_of(raw: Raw, blocks: Blocks | None = None, options: SnubaOptions | None = None) -> Primitives:
     """What heuristics may look at: words of the texts and columns of the table; encoded features where there are neither."""
     options = options or SnubaOptions()
     parts: list[Primitives] = []
@@ -250,7 +203,7 @@ def word_primitives(train: Sequence[str], trusted: Sequence[str], options: Snuba
     )
 
 
-def _table_primitives(raw: RawLike, column: str, options: SnubaOptions) -> Primitives:
+def _table_primitives(raw: Raw, column: str, options: SnubaOptions) -> Primitives:
     """A number as it is; of anything else, whether it has one of its most frequent values."""
     cells = [rows.frame[column] for rows in (raw.trusted, raw.train)]
     numbers = [pd.to_numeric(one, errors="coerce") for one in cells]
@@ -269,7 +222,7 @@ def _table_primitives(raw: RawLike, column: str, options: SnubaOptions) -> Primi
     return Primitives(names, trusted.astype(np.uint8), train.astype(np.uint8), np.ones(len(names), dtype=bool))
 
 
-def _encoded_primitives(raw: RawLike, blocks: Blocks | None) -> Primitives:
+def _encoded_primitives(raw: Raw, blocks: Blocks | None) -> Primitives:
     if blocks is not None:
         train, trusted = blocks.train, blocks.trusted
     elif raw.train.features is not None and raw.trusted.features is not None:
@@ -283,11 +236,11 @@ def _encoded_primitives(raw: RawLike, blocks: Blocks | None) -> Primitives:
     return Primitives(names, trusted, train, np.zeros(len(names), dtype=bool))
 
 
-def _columns(raw: RawLike, role: ColumnRole) -> tuple[str, ...]:
+def _columns(raw: Raw, role: ColumnRole) -> tuple[str, ...]:
     return tuple(name for name, found in raw.content.items() if found is role)
 
 
-def _ids(rows: RowsLike) -> list[str]:
+def _ids(rows: Rows) -> list[str]:
     return [str(key) for key in rows.frame["id"].tolist()]
 
 
@@ -314,7 +267,7 @@ class FilePictures:
         return found
 
 
-def _affinity(raw: RawLike, y: Ints, seed: int, progress: Progress) -> pd.DataFrame:
+def _affinity(raw: Raw, y: Ints, seed: int, progress: Progress) -> pd.DataFrame:
     columns = _columns(raw, ColumnRole.IMAGE)
     if not columns:
         raise InvalidInputError(
