@@ -74,7 +74,7 @@ def held_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     def halfway(ws: Workspace, campaign: str, tell: Callable[[ReplayedRound], None]) -> ReplayOutcome:
         def wait(one: ReplayedRound) -> None:
             tell(one)
-            while not any(working.stop.wait(0.01) for working in ws.jobs.values()):
+            while not any(run.stop.wait(0.01) for run in ws.runs.named("job:")):
                 pass
 
         return replay(ws, campaign, wait)

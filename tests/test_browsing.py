@@ -412,7 +412,7 @@ def _proven(ws: Workspace, slug: str, tmp_path: Path) -> None:
     """Replay, restart and the proof of the ledger agree with what happened."""
     assert trained.replay(ws, slug).agrees
     before = trained.trained_now(ws, find(ws, slug)).labels_hash
-    ws.trained.clear()
+    ws.memory.clear()
     assert trained.trained_now(ws, find(ws, slug)).labels_hash == before
     path = tmp_path / "ledger.jsonl"
     proof.write_ledger(ws, slug, path)

@@ -65,7 +65,7 @@ def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
     before = [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)]
     outcome = replay(ws, campaign)
     assert outcome.agrees, outcome.message
-    ws.trained.clear()
+    ws.memory.clear()
     label_all(ws, campaign, "ann", n=170)
     assert [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)][: len(before) - 1] == before[:-1]
     with ws.reading() as connection:

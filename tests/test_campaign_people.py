@@ -31,6 +31,7 @@ from labelchef.services.labelling.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
+from labelchef.services.people.access import row_of
 from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, progress
 from labelchef.services.trained import replay
 from labelchef.services.worker import advance
@@ -133,7 +134,7 @@ def test_wrong_passwords_of_many_addresses_slow_down_and_lock_nobody_out(ws: Wor
     accounts.set_password(ws, "bob", "another long horse")
     assert accounts._device(None, [other]) is None
     with ws.reading() as connection:
-        assert accounts._device(accounts.row_of(connection, "bob"), [other]) is None, "a new password ends marks"
+        assert accounts._device(row_of(connection, "bob"), [other]) is None, "a new password ends marks"
 
 
 def test_a_person_has_a_limited_number_of_tokens(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

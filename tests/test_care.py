@@ -263,7 +263,7 @@ def test_a_copy_has_the_data_and_other_settings(ws: Workspace) -> None:
     care.delete(ws, slug, "lead", confirm="Old", now=True)
     care.purge(ws)
     for one in (plain.slug, known.slug):  # files were shared, not taken along
-        ws.trained.clear()
+        ws.memory.clear()
         assert label_all(ws, one, "ann") > 0
         assert trained.replay(ws, one).agrees
     with pytest.raises(InvalidInputError):

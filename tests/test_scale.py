@@ -102,7 +102,7 @@ def test_requests_do_not_look_at_all_items(tmp_path: Path, monkeypatch: pytest.M
             slug = make(ws, data=small_data(n), people=2)
             assert find(ws, slug).first_item is not None
             for name, work in requests(ws, slug).items():
-                ws.standings.clear()  # the first look of a process is a request, too
+                ws.memory.clear()  # the first look of a process is a request, too
                 needed.setdefault(n, {})[name] = steps_of_sqlite(ws, work)
     grown = {
         name: (few, needed[3000][name]) for name, few in needed[300].items() if needed[3000][name] > 1.5 * few + 20
@@ -123,7 +123,7 @@ def test_postgresql_finds_items_by_indexes(tmp_path: Path, postgres: Any) -> Non
 
         event.listen(ws.database.engine, "before_cursor_execute", note)
         for work in requests(ws, slug).values():
-            ws.standings.clear()
+            ws.memory.clear()
             work()
         event.remove(ws.database.engine, "before_cursor_execute", note)
         assert len(asked) > 50
@@ -270,7 +270,7 @@ def test_campaigns_and_numbers_of_before_are_shown_as_they_were(ws: Workspace) -
     for name in records.dtype.names or ():
         records[name] = known[name]
     np.save(path, records)
-    ws.standings.clear()
+    ws.memory.clear()
     for few in (items._FEW, 0):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(items, "_FEW", few)

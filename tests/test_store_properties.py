@@ -74,7 +74,7 @@ class Scene:
         elif what == "advance":
             advance(self.ws, self.campaign)
         elif what == "reload":
-            self.ws.trained.clear()
+            self.ws.memory.clear()
 
     def check(self) -> None:
         for table, before in self.before.items():

@@ -23,6 +23,7 @@ from labelchef.services import campaigns, care, discussions, jobs, source_effect
 from labelchef.services.intake import steps, suggesting
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
+from labelchef.services.people.access import row_of
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import account_table
 from labelchef.web.app import create_app
@@ -100,10 +101,10 @@ class World:
     def session(self, name: str, *, expired: bool = False) -> Headers:
         """Headers of a browser in which this person is signed in."""
         with self.ws.writing() as connection:
-            signed = accounts._begin(connection, accounts.row_of(connection, name))
+            signed = accounts._begin(connection, row_of(connection, name))
             if expired:
                 account_table.end_session(connection, accounts._digest(signed.token))
-                account_id, now = accounts.row_of(connection, name).id, time.time()
+                account_id, now = row_of(connection, name).id, time.time()
                 digest = accounts._digest(signed.token)
                 account_table.insert_session(connection, account_id, digest, now - 100, now - 1)
         return {"Cookie": f"{self.options.cookie}={signed.token}", CSRF_HEADER: csrf_token(signed.token)}

@@ -29,6 +29,7 @@ from labelchef.services import campaigns, take_home, worker
 from labelchef.services.intake import steps
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
+from labelchef.services.people.access import row_of
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import PASSWORD, live
@@ -101,7 +102,7 @@ def _policy(text: str) -> bool:
 def cookie_of(ws: Workspace, name: str) -> tuple[str, str]:
     """The session cookie of a person."""
     with ws.writing() as connection:
-        signed = accounts._begin(connection, accounts.row_of(connection, name))
+        signed = accounts._begin(connection, row_of(connection, name))
     return ServeOptions().cookie, signed.token
 
 

@@ -42,6 +42,8 @@ _AT_ONCE, _A_FRAME = 1000, 20_000
 _SPLITS = (SplitName.TRAIN, SplitName.VALIDATION)
 _RENAMED = ("id", "text", "image")
 _KEPT = 8
+RuleValues = Mapping[str, object]
+"""A rule as plain values, see `sources.rules.rule_of`."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def kept_rules(ws: Workspace, campaign: CampaignRow, version: int | None = None)
     return Kept.of_array(read_array(require_folder(ws, campaign), arrays[name])) if name in arrays else Kept(), number
 
 
-def checked(values: Sequence[Mapping[str, object]], classes: Sequence[str], taken: Sequence[str]) -> tuple[Rule, ...]:
+def checked(values: Sequence[RuleValues], classes: Sequence[str], taken: Collection[str]) -> tuple[Rule, ...]:
     """Rules from plain values; refused where one votes for a class that is not there, or has the name of another source."""
     rules = tuple(rule_of(one, k + 1) for k, one in enumerate(values))
     check_rules(rules)

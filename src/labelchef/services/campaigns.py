@@ -38,8 +38,8 @@ from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
 from labelchef.services import harms
+from labelchef.services.conflicts import contested_items
 from labelchef.services.labelling import duties
-from labelchef.services.labelling.decisions import contested_items
 from labelchef.services.making import NewCampaign, make_campaign
 from labelchef.services.naming import check_name
 from labelchef.services.people.access import changing, find, leads, looking, takes_part

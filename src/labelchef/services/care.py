@@ -26,7 +26,7 @@ from labelchef.services.making import NewCampaign, clear_unfinished, make_campai
 from labelchef.services.naming import check_name, check_slug, free_name
 from labelchef.services.people.access import changing, find
 from labelchef.services.shared import common
-from labelchef.services.trained import data_of, lease_name
+from labelchef.services.trained import data_of, forget, lease_name
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
 from labelchef.store import campaign_table, decision_table
 from labelchef.store.arrays import ArrayFacts
@@ -94,7 +94,7 @@ def delete(
         campaign_table.update_campaign(connection, row.id, deleted_at=at, deleted_by=by, purge_at=until)
         found = campaign_table.find_campaign(connection, row.public_id, deleted=True)
         told = summary_of(ws, connection, found)
-    ws.forget(row.id)
+    forget(ws, row.id)
     if now:
         ws.purge_soon.set()
         ws.signal.notify()
@@ -147,7 +147,7 @@ def _remove(ws: Workspace, public_id: str) -> bool:
         counts = remove_rows(connection, found[0])
         left = campaign_table.size_of_split(connection, found[0].id, SplitName.TRAIN)
     remove_unfinished(ws, found[0].id)
-    ws.forget(found[0].id)
+    forget(ws, found[0].id)
     _log.warning(
         "campaign %r, deleted by %s, was removed for good: %d items, %d votes",
         found[0].name, found[0].deleted_by, counts["item"] + left, counts["vote"],

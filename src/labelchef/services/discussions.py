@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import CommentKind
 from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.guidance import LONGEST_COMMENT, Comment, NewAnswers, News, Thread
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.labelling.gold import gold_under
-from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace

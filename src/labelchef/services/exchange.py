@@ -22,7 +22,6 @@ from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
-from labelchef.services.browsing.standing import given_array
 from labelchef.services.copies import copies_of
 from labelchef.services.people.access import looking
 from labelchef.services.progress import facts_of, gains_of, state_of
@@ -60,7 +59,7 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
         classes = campaign_table.classes_of(connection, row.id)
         last = decision_table.last_decisions(connection, row.id)
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
-        given = given_array(connection, row.id, SplitName.TRAIN, row.n_items).astype(np.int64)
+        given = campaign_table.given_labels(connection, row.id, SplitName.TRAIN, row.n_items).astype(np.int64)
         copies = copies_of(ws, connection, row)
     weak, decided = read_array(folder_of(ws, row), facts), {one.position: decided_of(one) for one in last.values()}
     if copies is not None:

@@ -11,21 +11,21 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, StoreError, ThrottledError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
+from labelchef.domain.intake import Working
 from labelchef.domain.jobs import Job, JobKind, JobState
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.exchange.formats import FORMATS
 from labelchef.io import tables
 from labelchef.services import exchange, take_home, trained
-from labelchef.services.background import give_way, problem_of
 from labelchef.services.leases import JOB, Lease
 from labelchef.services.people.access import find, looking
+from labelchef.services.running import Run, RunState, give_way, problem_of, told_by
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
 from labelchef.store import job_table, round_table
@@ -43,23 +43,6 @@ _POLL_SECONDS = 1.0
 _DAY = 86400.0
 
 
-@dataclass
-class Working:
-    """A job that runs in this process."""
-
-    done: float | None = None
-    sentence: str = "it begins"
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    lease: Lease | None = None
-
-    def tell(self, done: float | None, sentence: str) -> None:
-        """Say how far it is."""
-        self.done, self.sentence = done, sentence
-        if self.lease is not None:
-            self.lease.told = {"done": done, "sentence": sentence}
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What came of a job."""
@@ -68,7 +51,7 @@ class Outcome:
     result: Mapping[str, Any] | None = None
 
 
-Work: TypeAlias = Callable[[Workspace, CampaignRow, Mapping[str, Any], Path, Working], Outcome]
+Work: TypeAlias = Callable[[Workspace, CampaignRow, Mapping[str, Any], Path, Run[Outcome]], Outcome]
 
 
 def start(ws: Workspace, campaign: str, kind: JobKind, by: str, options: Mapping[str, Any]) -> Job:
@@ -119,10 +102,9 @@ def cancel(ws: Workspace, campaign: str, job: str) -> Job:
     with ws.writing() as connection:
         ended: JobValues = {"state": JobState.CANCELLED, "ended_at": time.time()}
         waited = job_table.move_job(connection, row.id, JobState.WAITING, **ended)
-    working = ws.jobs.get(job)
-    if not waited and working is not None:
-        working.stop.set()
-        working.tell(working.done, "it is being cancelled")
+    run = ws.runs.find(f"{JOB}{job}")
+    if not waited and run is not None:
+        run.cancel()
     elif not waited:
         ws.leases.ask_to_stop(f"{JOB}{job}")
     return look(ws, campaign, job)
@@ -165,18 +147,21 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     return Job(
         **values,
         by=row.person,
-        done=1.0 if row.state is JobState.DONE else None if working is None else working.done,
-        sentence=sentences[row.state] if working is None else working.sentence,
+        done=1.0 if row.state is JobState.DONE else _share(working),
+        sentence=sentences[row.state] if working is None else working.what,
     )
 
 
 def _working(ws: Workspace, job: str) -> Working | None:
     """How far a job is that runs, in this process or another."""
-    found = ws.jobs.get(job)
-    if found is None and (told := ws.leases.told(f"{JOB}{job}")):
-        done = told.get("done")
-        found = Working(None if done is None else float(done), str(told.get("sentence", "")))
-    return found
+    name = f"{JOB}{job}"
+    run = ws.runs.find(name)
+    return told_by(ws.leases.told(name)) if run is None else run.working
+
+
+def _share(working: Working | None) -> float | None:
+    """How much is done, from 0 to 1."""
+    return None if working is None or not working.total else min(1.0, working.done / working.total)
 
 
 def _folder(ws: Workspace, campaign: str, job: str) -> Path:
@@ -201,8 +186,8 @@ class JobRunner:
     def stop(self, timeout: float | None = 30.0) -> None:
         """End; the job in hand is broken off at its next sweep, and marked as interrupted."""
         self._halt.set()
-        for working in list(self._ws.jobs.values()):
-            working.stop.set()
+        for run in self._ws.runs.named(JOB):
+            run.stop.set()
         self._ws.signal.notify()
         if self._thread is not None:
             self._thread.join(timeout)
@@ -223,8 +208,7 @@ class JobRunner:
         with self._ws.reading() as connection:
             running = job_table.jobs_in(connection, [JobState.RUNNING])
         for row, _ in running:
-            lease = None if row.public_id in self._ws.jobs else self._ws.leases.take(f"{JOB}{row.public_id}")
-            if lease is not None:
+            if (lease := self._ws.leases.take(f"{JOB}{row.public_id}")) is not None:
                 with self._ws.writing() as connection:
                     ended: JobValues = {"state": JobState.INTERRUPTED, "ended_at": time.time()}
                     job_table.move_job(connection, row.id, JobState.RUNNING, **ended)
@@ -239,51 +223,55 @@ class JobRunner:
             lease = self._ws.leases.take(f"{JOB}{row.public_id}")
             if lease is None:
                 continue
-            working = self._ws.jobs[row.public_id] = Working(stop=lease.asked, lease=lease)
             try:
                 with self._ws.writing() as connection:
                     begun: JobValues = {"state": JobState.RUNNING, "started_at": time.time()}
                     taken = job_table.move_job(connection, row.id, JobState.WAITING, **begun)
                 if taken:  # else it was cancelled, or done by another worker, meanwhile
-                    self._work(row, campaign, working, lease)
+                    with self._ws.runs.kept(Run[Outcome](lease.name, lease)) as run:
+                        self._work(row, campaign, run, lease)
             finally:
-                del self._ws.jobs[row.public_id]
                 self._ws.leases.give_back(lease, forget=True)
             tidy(self._ws)
             return True
         return False
 
-    def _work(self, row: JobRow, campaign: str, working: Working, lease: Lease) -> None:
+    def _work(self, row: JobRow, campaign: str, run: Run[Outcome], lease: Lease) -> None:
         folder = _folder(self._ws, campaign, row.public_id)
-        ended: JobValues
-        try:
-            with stoppable(lambda: working.stop.is_set() or lease.lost.is_set()):
-                found = find(self._ws, campaign)
-                require_folder(self._ws, found)
-                with writing_to(folder, "make room or check the rights", code="folder"):
-                    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-                    folder.parent.chmod(PRIVATE_FOLDER)
-                made = WORK[row.kind](self._ws, found, row.options, folder, working)
-            size = 0
+
+        def work(run: Run[Outcome]) -> Outcome:
+            found = find(self._ws, campaign)
+            require_folder(self._ws, found)
+            with writing_to(folder, "make room or check the rights", code="folder"):
+                folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+                folder.parent.chmod(PRIVATE_FOLDER)
+            made = WORK[row.kind](self._ws, found, row.options, folder, run)
             if made.file is not None:
                 made.file.chmod(PRIVATE_FILE)
-                size = made.file.stat().st_size
-            ended = {
-                "state": JobState.DONE,
-                "file": None if made.file is None else made.file.name,
-                "bytes": size,
-                "result": None if made.result is None else dict(made.result),
-            }
-        except StoppedWorkError:
-            broken = self._halt.is_set() or lease.lost.is_set()
-            ended = {"state": JobState.INTERRUPTED if broken else JobState.CANCELLED}
-        except Exception as error:
-            ended = {"state": JobState.FAILED, "problem": problem_of(error, f"the job {row.kind}")}
-        if ended.get("file") is None:
+            return made
+
+        run.do(work, explain=lambda error: problem_of(error, f"the job {row.kind}"))
+        ended: JobValues = {"state": _ENDS[run.state], "ended_at": time.time()}
+        if run.state is RunState.STOPPED and (self._halt.is_set() or lease.lost.is_set()):
+            ended["state"] = JobState.INTERRUPTED
+        if run.problem is not None:
+            ended["problem"] = run.problem
+        made = run.found or Outcome()
+        if made.result is not None:
+            ended["result"] = dict(made.result)
+        if made.file is None:
             shutil.rmtree(folder, ignore_errors=True)
-        ended["ended_at"] = time.time()
+        else:
+            ended["file"], ended["bytes"] = made.file.name, made.file.stat().st_size
         with self._ws.writing() as connection:
             job_table.move_job(connection, row.id, JobState.RUNNING, **ended)
+
+
+_ENDS = {
+    RunState.DONE: JobState.DONE,
+    RunState.STOPPED: JobState.CANCELLED,
+    RunState.FAILED: JobState.FAILED,
+}
 
 
 def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT_DAYS) -> int:
@@ -321,34 +309,34 @@ def _checked(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"format": format}
 
 
-def _replay(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], _folder: Path, working: Working) -> Outcome:
+def _replay(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], _folder: Path, run: Run[Outcome]) -> Outcome:
     with ws.reading() as connection:
         total = max(1, len(round_table.rounds_of(connection, row.id)))
 
     def tell(one: ReplayedRound) -> None:
-        working.tell(min(1.0, (one.number + 1) / total), f"round {one.number} of {total - 1}")
+        run.tell(f"round {one.number} of {total - 1}", one.number + 1, total)
 
-    working.tell(0.0, "the first model is trained again")
+    run.tell("the first model is trained again", 0, total)
     found = trained.replay(ws, row.public_id, tell)
     return Outcome(result=asdict(found))
 
 
-def _dataset(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
-    working.tell(None, "the final model is trained, then the file is written")
+def _dataset(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, run: Run[Outcome]) -> Outcome:
+    run.tell("the final model is trained, then the file is written")
     return Outcome(take_home.export_packed(ws, row.public_id, folder, f"{row.slug}-dataset", options["format"]))
 
 
 def _written(what: str, write: Callable[..., Path], sentence: str) -> Work:
-    def work(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
-        working.tell(None, sentence)
+    def work(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, run: Run[Outcome]) -> Outcome:
+        run.tell(sentence)
         format = options["format"]
         return Outcome(write(ws, row.public_id, folder / f"{row.slug}-{what}.{format}", format=format))
 
     return work
 
 
-def _report(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
-    working.tell(None, "charts and tables are made")
+def _report(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], folder: Path, run: Run[Outcome]) -> Outcome:
+    run.tell("charts and tables are made")
     return Outcome(exchange.export_report(ws, row.public_id, folder / f"{row.slug}-report.html", shared=False))
 
 

@@ -1,4 +1,4 @@
-"""What other votes of sources would change, computed before it is applied: in a thread of its own, one for each campaign.
+"""What other votes of sources would change, computed before it is applied, in the background (`services.running`).
 
 A proposal is a list of muted sources, and, if rules are edited, all rules. Its effect is computed on a session of its own
 (`sources.study`), outside of any transaction, so that votes and rounds go on; it can be cancelled, and ends by itself when
@@ -10,13 +10,12 @@ one computes, computes it too: the result is the same, and both end when another
 """
 
 import json
-import logging
 import secrets
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,14 +26,16 @@ from labelchef.campaign.start import judges_of
 from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import CampaignState, ItemContent, SplitName
-from labelchef.domain.errors import ConflictError, LabelchefError, NotFoundError
+from labelchef.domain.errors import ConflictError, NotFoundError
 from labelchef.domain.files import whole_file
+from labelchef.domain.intake import Working
 from labelchef.domain.records import Heard
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
+from labelchef.domain.stopping_work import go_on
 from labelchef.services import campaign_rules, sources
-from labelchef.services.campaign_rules import Edited, Kept, checked, kept_rules
-from labelchef.services.labelling.tasks import content_of
+from labelchef.services.campaign_rules import Edited, Kept, RuleValues, checked, kept_rules
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.people.access import changing, find, looking
+from labelchef.services.running import Run, RunState, problem_of
 from labelchef.services.shared import writing_to
 from labelchef.services.sharing import Turn
 from labelchef.services.trained import data_of, source_names
@@ -47,8 +48,6 @@ from labelchef.store.rows import CampaignRow, CampaignValues
 MOST_SECONDS = 600.0
 """After which an effect is given up."""
 _PROPOSED = "effect.json"
-_log = logging.getLogger("labelchef")
-RuleValues = Mapping[str, object]
 
 
 class EffectState(StrEnum):
@@ -97,26 +96,32 @@ class Progress:
     """Whether the campaign has moved on since: another round, other settings or rules."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Found:
+    """What came of a computation."""
+
+    effect: SourceEffect
+    shown: tuple[ShownBelief, ...]
+    edited: Edited | None
+    key: tuple[object, ...]
+
+
+@dataclass(frozen=True)
 class _Job:
+    """A proposal, and the computation of its effect."""
+
     proposal: Proposal
     turn: str
     """Names the proposal, for all processes."""
-    began: float = field(default_factory=time.monotonic)
-    stop: threading.Event = field(default_factory=threading.Event)
-    state: EffectState = EffectState.RUNNING
-    stage: str = "waiting"
-    ended: float | None = None
-    problem: str | None = None
-    effect: SourceEffect | None = None
-    shown: tuple[ShownBelief, ...] = ()
-    edited: Edited | None = None
-    key: tuple[object, ...] = ()
-    thread: threading.Thread | None = None
+    run: Run[_Found]
 
 
-_jobs: dict[tuple[str, str], _Job] = {}
-_turn = threading.Lock()
+class _Jobs(dict[str, _Job]):
+    """The last job of each campaign."""
+
+
+class _Boards(dict[str, tuple[RuleBoard, list[int | None], Turn]]):
+    """The rows of a campaign as rules read them, with their labels."""
 
 
 def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float = 0.3) -> Progress:
@@ -131,22 +136,23 @@ def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float =
         rules = {one.name for one in kept.rules}
         names = tuple(name for name in names if name not in rules) + tuple(one.name for one in made)
     check_names(proposal.muted, names)
-    job = _Job(proposal, secrets.token_hex(8))
+    job = _Job(proposal, secrets.token_hex(8), Run(f"effect:{row.public_id}"))
     _note(ws, row, job.turn, proposal)
     _start(ws, row, job, patience)
     return _told(ws, row, job)
 
 
 def _start(ws: Workspace, row: CampaignRow, job: _Job, patience: float) -> None:
-    """Compute in a thread, in the place of what this process computes for the campaign."""
-    with _turn:
-        old = _jobs.get((str(ws.home), row.public_id))
-        if old is not None:
-            old.stop.set()
-        _jobs[str(ws.home), row.public_id] = job
-    job.thread = threading.Thread(target=_run, args=(ws, row, job), name="labelchef-effect", daemon=True)
-    job.thread.start()
-    job.thread.join(patience)
+    """Compute in the background, in the place of what this process computes for the campaign."""
+    ws.memory.of(_Jobs)[row.public_id] = job
+    late, watch = job.run.began + MOST_SECONDS, _Watch(ws, row, job)
+    ws.runs.begin(
+        job.run,
+        lambda run: _compute(ws, row.public_id, job.proposal, run),
+        explain=partial(problem_of, what="the effect of other sources"),
+        unwanted=lambda: watch.stopped() or time.monotonic() > late,
+    )
+    job.run.wait(patience)
 
 
 def _note(ws: Workspace, row: CampaignRow, turn: str, proposal: Proposal, *, cancelled: bool = False) -> None:
@@ -181,12 +187,13 @@ class _Watch:
 
     def stopped(self) -> bool:
         """Whether to stop."""
-        if not self.job.stop.is_set() and time.monotonic() - self._looked > 1.0:
+        stop = self.job.run.stop
+        if not stop.is_set() and time.monotonic() - self._looked > 1.0:
             self._looked = time.monotonic()
             now = _noted(self.ws, self.row)
             if now is not None and (now[0] != self.job.turn or now[2]):
-                self.job.stop.set()
-        return self.job.stop.is_set()
+                stop.set()
+        return stop.is_set()
 
 
 def computed(ws: Workspace, campaign: str, proposal: Proposal) -> SourceEffect:
@@ -207,34 +214,21 @@ def cancel(ws: Workspace, campaign: str) -> Progress:
     """Give up an effect that is being computed."""
     row = find(ws, campaign)
     job = _job(ws, row)
-    if job.state is EffectState.RUNNING:
+    if job.run.state is RunState.RUNNING:
         _note(ws, row, job.turn, job.proposal, cancelled=True)
-    job.stop.set()
-    if job.thread is not None:
-        job.thread.join(1.0)
+    job.run.stop.set()
+    job.run.wait(1.0)
     return _told(ws, row, job)
 
 
-def close(ws: Workspace) -> None:
-    """End all computations of a workspace."""
-    with _turn:
-        mine = [_jobs.pop(key) for key in list(_jobs) if key[0] == str(ws.home)]
-    for job in mine:
-        job.stop.set()
-    for job in mine:
-        if job.thread is not None:
-            job.thread.join(5.0)
-
-
 def _job(ws: Workspace, row: CampaignRow) -> _Job:
-    with _turn:
-        job = _jobs.get((str(ws.home), row.public_id))
-    noted = _noted(ws, row)
+    job, noted = ws.memory.of(_Jobs).get(row.public_id), _noted(ws, row)
     if noted is not None and (job is None or job.turn != noted[0]):
         turn, proposal, cancelled = noted
-        job = _Job(proposal, turn)
+        job = _Job(proposal, turn, Run(f"effect:{row.public_id}"))
         if cancelled:
-            job.state, job.stage, job.ended = EffectState.CANCELLED, "", job.began
+            job.run.stop.set()
+            job.run.state, job.run.ended = RunState.STOPPED, job.run.began
         else:
             _start(ws, row, job, 0.3)
     if job is None:
@@ -242,10 +236,27 @@ def _job(ws: Workspace, row: CampaignRow) -> _Job:
     return job
 
 
+_STATES = {
+    RunState.RUNNING: EffectState.RUNNING,
+    RunState.DONE: EffectState.DONE,
+    RunState.STOPPED: EffectState.CANCELLED,
+    RunState.FAILED: EffectState.FAILED,
+}
+
+
 def _told(ws: Workspace, row: CampaignRow, job: _Job) -> Progress:
-    seconds = (job.ended or time.monotonic()) - job.began
-    stale = job.effect is not None and job.key != _key(ws, row)
-    return Progress(job.proposal, job.state, job.stage, seconds, job.problem, job.effect, job.shown, stale)
+    run, found = job.run, job.run.found
+    state, problem = _STATES[run.state], run.problem
+    if state is EffectState.CANCELLED and not run.stop.is_set():
+        state, problem = EffectState.FAILED, f"it was not computed within {MOST_SECONDS:.0f} seconds"
+    now = run.working or Working("waiting", 0, 0)
+    going = f"{now.what}: {now.done} of {now.total}" if now.total else now.what
+    stage = going if state is EffectState.RUNNING else ""
+    seconds = (run.ended or time.monotonic()) - run.began
+    if found is None:
+        return Progress(job.proposal, state, stage, seconds, problem)
+    stale = found.key != _key(ws, row)
+    return Progress(job.proposal, state, stage, seconds, problem, found.effect, found.shown, stale)
 
 
 def _key(ws: Workspace, row: CampaignRow) -> tuple[object, ...]:
@@ -256,61 +267,31 @@ def _key(ws: Workspace, row: CampaignRow) -> tuple[object, ...]:
     return closed[-1].number, closed[-1].model_hash, row.settings.muted, version
 
 
-def _run(ws: Workspace, row: CampaignRow, job: _Job) -> None:
-    late, watch = job.began + MOST_SECONDS, _Watch(ws, row, job)
-    try:
-        with stoppable(lambda: watch.stopped() or time.monotonic() > late):
-            _compute(ws, row.public_id, job)
-        job.state = EffectState.DONE
-    except StoppedWorkError:
-        job.state = EffectState.CANCELLED
-        if not job.stop.is_set():
-            job.state, job.problem = EffectState.FAILED, f"it was not computed within {MOST_SECONDS:.0f} seconds"
-    except LabelchefError as error:
-        job.state, job.problem = EffectState.FAILED, str(error)
-    except Exception:
-        _log.exception("the effect of other sources could not be computed")
-        job.state, job.problem = (
-            EffectState.FAILED,
-            "the server failed with an unexpected error; its log has the details",
-        )
-    finally:
-        job.ended, job.stage = time.monotonic(), ""
-
-
-def _compute(ws: Workspace, campaign: str, job: _Job) -> None:
-    job.stage = "rebuilding the campaign's model"
-    row = find(ws, campaign)
-    job.key = _key(ws, row)
-    studied = sources.study(ws, campaign)
+def _compute(ws: Workspace, campaign: str, proposal: Proposal, run: Run[_Found]) -> _Found:
+    run.tell("rebuilding the campaign's model")
+    row, made = find(ws, campaign), None
+    key, studied = _key(ws, row), sources.study(ws, campaign)
     while not studied.lock.acquire(timeout=0.2):  # somebody else computes with it
-        if job.stop.is_set():
-            raise StoppedWorkError
+        go_on()
     try:
         data, session = studied.made(ws)
         with ws.reading() as connection:
             version = campaign_table.votes_version(connection, row.id)
         votes, every = session.sources, session.sources
         assert every is not None, "trusted samples train"
-        heard = Heard(job.proposal.muted, version)
-        if job.proposal.rules is not None:
-            job.stage = "letting the rules vote on all items"
-
-            def told(done: int, total: int) -> None:
-                job.stage = f"letting the rules vote on all items: {done} of {total}"
-
-            job.edited = edited(ws, row, job.proposal.rules, told)
-            heard = Heard(job.proposal.muted, version + 1)
-            session.sources = _with_version(
-                every, job.edited, heard.version, np.flatnonzero(~judges_of(data, row.settings))
-            )
+        heard = Heard(proposal.muted, version)
+        if proposal.rules is not None:
+            told = partial(run.tell, "letting the rules vote on all items")
+            made = edited(ws, row, proposal.rules, told)
+            heard = Heard(proposal.muted, version + 1)
+            session.sources = _with_version(every, made, heard.version, np.flatnonzero(~judges_of(data, row.settings)))
         try:
-            job.effect = effect_of(session, heard, lambda stage: setattr(job, "stage", stage))
+            effect = effect_of(session, heard, run.tell)
         finally:
             session.sources = votes
     finally:
         studied.lock.release()
-    job.shown = _shown(ws, campaign, job.effect, studied.classes)
+    return _Found(effect, _shown(ws, campaign, effect, studied.classes), made, key)
 
 
 def _with_version(every: AllVotes, made: Edited, version: int, steering: Ints) -> AllVotes:
@@ -368,9 +349,6 @@ def rules_now(ws: Workspace, campaign: str) -> CampaignRules:
     return CampaignRules(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
 
 
-_boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], Turn]] = {}
-
-
 def try_rules(
     ws: Workspace, campaign: str, rules: Sequence[RuleValues], gone: Callable[[], bool] = lambda: False
 ) -> RuleSetFacts:
@@ -392,16 +370,14 @@ def try_rules(
 
 
 def _board(ws: Workspace, row: CampaignRow, kept: Kept) -> tuple[RuleBoard, list[int | None], Turn]:
-    key = (str(ws.home), row.public_id)
-    with _turn:
-        found = _boards.get(key)
+    boards = ws.memory.of(_Boards)
+    found = boards.get(row.public_id)
     if found is None:
         parts = list(campaign_rules.rows_of(ws, row, kept))
         frame = pd.concat([one.frame for one in parts], ignore_index=True)
         found = RuleBoard(frame), [label for one in parts for label in one.labels], Turn()
-        with _turn:
-            _boards.clear()  # one campaign at a time: its texts are in memory
-            _boards[key] = found
+        boards.clear()  # one campaign at a time: its texts are in memory
+        boards[row.public_id] = found
     return found
 
 
@@ -470,16 +446,11 @@ def apply(ws: Workspace, campaign: str, proposal: Proposal, by: str) -> int:
 
 def _known(ws: Workspace, row: CampaignRow, proposal: Proposal) -> Edited | None:
     """The votes of the rules, if their effect was computed just before."""
-    with _turn:
-        job = _jobs.get((str(ws.home), row.public_id))
-    version = kept_rules(ws, row)[1]
-    same = (
-        job is not None
-        and job.edited is not None
-        and job.proposal.rules == proposal.rules
-        and job.edited.base == version
-    )
-    return job.edited if same and job is not None else None
+    job = ws.memory.of(_Jobs).get(row.public_id)
+    found = None if job is None else job.run.found
+    if job is None or found is None or found.edited is None or job.proposal.rules != proposal.rules:
+        return None
+    return found.edited if found.edited.base == kept_rules(ws, row)[1] else None
 
 
 def _classes(ws: Workspace, campaign: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from labelchef.domain.learning import SourceFacts
 from labelchef.domain.settings import TRAIN
 from labelchef.io import tables
 from labelchef.services.campaign_rules import kept_rules
-from labelchef.services.labelling.tasks import content_of
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.people.access import looking
 from labelchef.services.shared import writing_to
 from labelchef.services.trained import data_of, ledger_of, require_model

@@ -35,7 +35,6 @@ from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services import harms
 from labelchef.services.browsing import numbers
-from labelchef.services.browsing.standing import given_array
 from labelchef.services.keys import link_signer
 from labelchef.services.leases import CAMPAIGN, Lease
 from labelchef.services.people.access import find
@@ -101,6 +100,20 @@ class Trained:
         return _normed(self.data.validation[0][self._steering])
 
 
+class States(dict[int, Trained]):
+    """Trained states by campaign, used by the process that holds the campaign's lease, one thread a campaign."""
+
+
+def state_of(ws: Workspace, campaign_id: int) -> Trained | None:
+    """The trained state of a campaign that this process has, whether it still fits the ledger or not."""
+    return ws.memory.of(States).get(campaign_id)
+
+
+def forget(ws: Workspace, campaign_id: int) -> None:
+    """Drop the trained state of a campaign: it will be built again when it is needed."""
+    ws.memory.of(States).pop(campaign_id, None)
+
+
 def _normed(X: Float64s) -> Float64s:
     rows = np.asarray(X, dtype=np.float64)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
@@ -112,7 +125,7 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         classes = campaign_table.classes_of(connection, campaign.id)
         sizes = {split: arrays[name].shape[0] for split, name in _ROWS.items() if name in arrays}
-        labels = {split: given_array(connection, campaign.id, split, n) for split, n in sizes.items()}
+        labels = {split: campaign_table.given_labels(connection, campaign.id, split, n) for split, n in sizes.items()}
     folder = require_folder(ws, campaign)
     data = {name: read_array(folder, arrays[name]) for name in _READ if name in arrays}
     return CampaignData(
@@ -172,7 +185,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     with ws.reading() as connection:
         rounds = round_table.rounds_of(connection, campaign.id)
     closed = [row for row in rounds if not row.is_open]
-    found = ws.trained.get(campaign.id)
+    found = state_of(ws, campaign.id)
     stamp = _stamp_of(ws, campaign)
     if (
         found is None
@@ -181,13 +194,13 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
     ):
-        ws.forget(campaign.id)
+        forget(ws, campaign.id)
         data = data_of(ws, campaign)
         past = ledger_of(ws, campaign).rounds()
         first = past[0] if past else None
         session = rebuild.rebuild(data, campaign.settings, past[1:], first=first, heard=_heard_now(ws, campaign))
         found = Trained(data, campaign.settings, session, stamp)
-        ws.trained[campaign.id] = found
+        ws.memory.of(States)[campaign.id] = found
     return found
 
 
@@ -239,14 +252,14 @@ def step(ws: Workspace, campaign: str, lease: Lease) -> bool:
     began = time.perf_counter()
     # the settings are read again after the standing: if they changed meanwhile, the ledger refuses what was made with them
     taken = Stepper(
-        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
+        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: forget(ws, row.id), MajorityVote()
     ).step()
     seconds = time.perf_counter() - began
     if taken is not None:
         tell("step", campaign=row.id, step=taken.value, seconds=round(seconds, 4))
     ws.signal.notify()
     if lease.lost.is_set():
-        ws.forget(row.id)
+        forget(ws, row.id)
         return False
     if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
         keep_numbers(ws, row, scored=taken is Step.SELECT and seconds < _QUICK)
@@ -259,7 +272,7 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
     With `scored` the influences of all items are computed too, which takes as long as a selection: people have their next
     batch already. Where that takes long, those of the first model stay, with the round that they are of.
     """
-    found = ws.trained.get(campaign.id)
+    found = state_of(ws, campaign.id)
     if found is None:
         return  # the ledger has not moved
     folder, session = folder_of(ws, campaign), found.session

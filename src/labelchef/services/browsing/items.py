@@ -36,9 +36,9 @@ from labelchef.domain.campaigns import SUGGESTION, SplitName
 from labelchef.domain.errors import InvalidInputError, NotFoundError
 from labelchef.services.browsing import numbers
 from labelchef.services.browsing.source_votes import VotesSeen, votes_seen
-from labelchef.services.browsing.standing import STATES, Positions, Standing, given_array, standing_of
+from labelchef.services.browsing.standing import STATES, Positions, Standing, standing_of
 from labelchef.services.copies import originals
-from labelchef.services.labelling.tasks import content_of
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.people.access import looking
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
@@ -242,7 +242,9 @@ def _find_given(seen: _Seen, query: ItemQuery) -> Found:
     places = Positions(seen.connection, seen.row, query.split)
     conditions = list(_by_ids(seen, query, places, notes))
     if query.label is not None:
-        conditions.append(given_array(seen.connection, seen.row.id, query.split, len(places)) == query.label)
+        conditions.append(
+            campaign_table.given_labels(seen.connection, seen.row.id, query.split, len(places)) == query.label
+        )
     return _found(_all_of(conditions), len(places), notes)
 
 

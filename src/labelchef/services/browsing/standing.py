@@ -7,7 +7,6 @@ campaign take 24 bytes an item, and stay as long as its workspace is open.
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,9 @@ from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import Asked, ItemState
 from labelchef.domain.campaigns import RoundState, SplitName
 from labelchef.services.copies import copies_of
+from labelchef.services.workspace import Workspace
 from labelchef.store import browse_table, campaign_table, decision_table
 from labelchef.store.rows import CampaignRow
-
-if TYPE_CHECKING:
-    from labelchef.services.workspace import Workspace
 
 STATES = tuple(ItemState)
 _NONE, _ANSWERED, _UNRESOLVED, _REOPENED = range(4)
@@ -66,7 +63,7 @@ class Standing:
         self.positions = Positions(connection, campaign, SplitName.TRAIN)
         self._campaign_id = campaign.id
         N = len(self.positions)
-        given = given_array(connection, campaign.id, SplitName.TRAIN, N)
+        given = campaign_table.given_labels(connection, campaign.id, SplitName.TRAIN, N)
         self.given: NDArray[np.int32] = given if copies is None else copies.shared(given)
         self.label = self.given.copy()
         """Clean label, −1 for none."""
@@ -157,18 +154,14 @@ class Standing:
         return np.asarray(self.states() == STATES.index(ItemState(wanted)))
 
 
-def given_array(connection: Connection, campaign_id: int, split: SplitName, n: int) -> NDArray[np.int32]:
-    """(n,) labels that came with the data, −1 for none."""
-    found = np.full(n, -1, dtype=np.int32)
-    rows = np.fromiter(campaign_table.given_labels(connection, campaign_id, split), dtype=np.dtype((np.int64, 2)))
-    found[rows[:, 0]] = rows[:, 1]
-    return found
+class Standings(dict[str, Standing]):
+    """Standings by public id of the campaign."""
 
 
-def standing_of(ws: "Workspace", connection: Connection, campaign: CampaignRow) -> Standing:
+def standing_of(ws: Workspace, connection: Connection, campaign: CampaignRow) -> Standing:
     """The standing of a campaign, made at the first look."""
-    found = ws.standings.get(campaign.public_id)
+    kept = ws.memory.of(Standings)
+    found = kept.get(campaign.public_id)
     if found is None:
-        made = Standing(connection, campaign, copies_of(ws, connection, campaign))
-        found = ws.standings.setdefault(campaign.public_id, made)
+        found = kept.setdefault(campaign.public_id, Standing(connection, campaign, copies_of(ws, connection, campaign)))
     return found

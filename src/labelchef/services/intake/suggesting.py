@@ -11,9 +11,10 @@ import pandas as pd
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole
 from labelchef.intake.raw import Raw
+from labelchef.services.campaign_rules import RuleValues
 from labelchef.services.intake import folders
 from labelchef.services.intake.jobs import Read
-from labelchef.services.intake.rules import RuleValues, read_rows
+from labelchef.services.intake.reading import read_rows
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposal, ProposalOptions, Proposals
 from labelchef.sources.rules import Keyword, rule_values

@@ -1,15 +1,12 @@
 """Decisions on items: by a lead, or again when votes change; the items that need one; and the ledger, a page at a time."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from labelchef.aggregation import MajorityVote
-from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.domain.campaigns import (
-    Awaited,
     CampaignState,
     ConflictItem,
     DecisionKind,
@@ -21,8 +18,9 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError
 from labelchef.ledger.sql import counted
+from labelchef.services.conflicts import contested_items
 from labelchef.services.copies import asked_items
-from labelchef.services.labelling.tasks import content_of
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.people.access import changing, looking
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
@@ -147,34 +145,6 @@ def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
                 )
             )
         return found
-
-
-def contested_items(connection: Connection, campaign: CampaignRow) -> dict[tuple[int, int], Awaited]:
-    """Inner id and attempt of every item in conflict → what it waits for."""
-    turn = round_table.last_turn(connection, campaign.id)
-    going = turn is not None and turn.state == RoundState.SELECTED
-    batch = (
-        {one.item_id: one for one in round_table.batch_of(connection, turn.id)} if turn is not None and going else {}
-    )
-    found: dict[tuple[int, int], Awaited] = {}
-    left = decision_table.unresolved(connection, campaign.id)
-    asked = Counter(
-        one.item_id
-        for one in decision_table.decisions_on(connection, [one.item_id for one in left])
-        if one.label is None and one.kind is not DecisionKind.REOPEN
-    )
-    for one in left:
-        again = Awaited.LEAD if asked[one.item_id] >= MOST_ATTEMPTS else Awaited.AGAIN
-        found[one.item_id, one.attempt] = Awaited.ASKED if one.item_id in batch else again
-    for item, selection in batch.items():
-        needed = selection.needed or 0
-        if not selection.decided and selection.votes < needed and needed > campaign.settings.people:
-            found[item, selection.attempt] = Awaited.FURTHER
-    for item, attempt in vote_table.imported_undecided(connection, campaign.id):
-        votes = vote_table.live_votes(connection, item, attempt)
-        if votes and item not in batch and counted(votes, MajorityVote())[0] is None:
-            found[item, attempt] = Awaited.BATCH
-    return found
 
 
 def ledger(

@@ -22,7 +22,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.domain.events import count
 from labelchef.domain.gold import in_pool
 from labelchef.services.labelling import duties, gold
-from labelchef.services.labelling.contents import content_of as content_of
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.kept import classes_of, given_from, glance, keep_places, trusted_at
 from labelchef.services.people.access import Part, changing, looking, taking_part, visiting

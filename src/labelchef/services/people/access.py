@@ -99,6 +99,14 @@ def taking_part(
         yield part
 
 
+def row_of(connection: Connection, name: str) -> AccountRow:
+    """The row of an account; a name that has none is refused."""
+    row = account_table.account_by_name(connection, name)
+    if row is None:
+        raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
+    return row
+
+
 def takes_part(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
     """Whether an account may label in a campaign: members, and every lead."""
     return account.role == Role.LEAD or account_table.is_member(connection, campaign.id, account.id)
