@@ -280,12 +280,12 @@ def test_campaigns_and_numbers_of_before_are_shown_as_they_were(ws: Workspace) -
 def test_a_search_finds_so_many_and_says_so(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     slug = make(ws)
     assert items.page(ws, slug, ItemQuery(q="red")).matches == 60
-    items._searches.clear()
+    ws.memory.clear()
     monkeypatch.setattr(items, "MOST_FOUND", 25)
     found = items.page(ws, slug, ItemQuery(q="red"))
     assert found.matches == 25
     assert any("More than 25 items" in note for note in found.notes)
-    items._searches.clear()
+    ws.memory.clear()
 
 
 @pytest.mark.usefixtures("pieces")

@@ -11,7 +11,6 @@ text is.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.stopping_work import go_on
+from labelchef.services.memory import Latest
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
 from labelchef.sources.rules import Dictionary, Model, Rule, RuleBoard, check_rules, rule_of, rule_values
@@ -41,7 +41,7 @@ SPANS, PARTS = "spans", "text_parts"
 _AT_ONCE, _A_FRAME = 1000, 20_000
 _SPLITS = (SplitName.TRAIN, SplitName.VALIDATION)
 _RENAMED = ("id", "text", "image")
-_KEPT = 8
+_KEPT, _MOST_VERSIONS = 8, 1000
 RuleValues = Mapping[str, object]
 """A rule as plain values, see `sources.rules.rule_of`."""
 
@@ -129,34 +129,32 @@ class Marks:
         return [(self.rules[number], start, end) for _, number, start, end in self.spans[low:high].tolist()]
 
 
-_marks: "OrderedDict[tuple[str, str, int], Marks | None]" = OrderedDict()
+class _Known:
+    """What is kept of the rules of campaigns, by public id."""
 
-
-_versions: dict[str, tuple[int, int]] = {}
-"""Campaign → its version, and that of its votes then."""
-_MOST_VERSIONS = 1000
+    def __init__(self) -> None:
+        self.marks = Latest[tuple[str, int], Marks | None](_KEPT)
+        self.versions = Latest[str, tuple[int, int]](_MOST_VERSIONS)
+        """The version of the campaign, and that of its votes then."""
 
 
 def marks_of(ws: Workspace, connection: Connection, campaign: CampaignRow) -> Marks | None:
     """The marks of the present rules; None where no rules are kept."""
-    at, version = _versions.get(campaign.public_id, (-1, 0))
+    known = ws.memory.of(_Known)
+    at, version = known.versions.get(campaign.public_id) or (-1, 0)
     if at != campaign.version:  # it grows with each edit of the rules
         version = campaign_table.votes_version(connection, campaign.id)
-        if len(_versions) >= _MOST_VERSIONS:
-            _versions.clear()
-        _versions[campaign.public_id] = campaign.version, version
-    key = (str(ws.home), campaign.public_id, version)
-    if key not in _marks:
+        known.versions[campaign.public_id] = campaign.version, version
+
+    def read() -> Marks | None:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         end, folder = f"-{version}" if version else "", folder_of(ws, campaign)
-        found = None
-        if f"{SPANS}{end}" in arrays:
-            rules = Kept.of_array(read_array(folder, arrays[f"{RULES}{end}"])).rules
-            found = Marks(rules, read_array(folder, arrays[f"{SPANS}{end}"]))
-        _marks[key] = found
-        while len(_marks) > _KEPT:
-            _marks.popitem(last=False)
-    return _marks.get(key)
+        if f"{SPANS}{end}" not in arrays:
+            return None
+        rules = Kept.of_array(read_array(folder, arrays[f"{RULES}{end}"])).rules
+        return Marks(rules, read_array(folder, arrays[f"{SPANS}{end}"]))
+
+    return known.marks.made((campaign.public_id, version), read)
 
 
 def kept_rules(ws: Workspace, campaign: CampaignRow, version: int | None = None) -> tuple[Kept, int]:

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
@@ -14,6 +13,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.validation import BASELINES, THIS_MODEL
+from labelchef.services.memory import Latest
 from labelchef.services.people.access import find, looking
 from labelchef.services.progress import ProgressReport, RoundProgress, progress, progress_for
 from labelchef.services.workspace import Workspace, folder_of
@@ -26,10 +26,7 @@ FOR_ALL = ("metric", "audit", "map")
 """Charts that annotators see; the others are made of votes and suggestions."""
 THEMES = ("light", "dark")
 _KEPT = 128
-_cache: "OrderedDict[tuple[str, ...], Drawn]" = OrderedDict()
-_drawing = {name: threading.Lock() for name in NAMES}
 _MAP_ROWS = 1500
-_mapping = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,15 @@ class Drawn:
     svg: bytes
     gzipped: bytes
     digest: str
+
+
+class Charts(Latest[tuple[str, ...], Drawn]):
+    """The last charts, by stamp, name and theme; one thread draws a chart or computes a map, the others wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__(_KEPT)
+        self.drawing = {name: threading.Lock() for name in NAMES}
+        self.mapping = threading.Lock()
 
 
 def stamp(ws: Workspace, campaign: str) -> str:
@@ -60,17 +66,16 @@ def draw(ws: Workspace, campaign: str, name: str, theme: str, *, person: str | N
     names = NAMES if person is None else FOR_ALL
     if name not in names or theme not in THEMES:
         raise NotFoundError(f"there is no chart {name!r}; expected one of: {', '.join(names)}", code="chart")
-    key = (str(ws.home), stamp(ws, campaign), name, theme, "all" if person is None else "annotators")
-    drawn = _cache.get(key)
+    key = (stamp(ws, campaign), name, theme, "all" if person is None else "annotators")
+    charts = ws.memory.of(Charts)
+    drawn = charts.get(key)
     if drawn is None:
-        with _drawing[name]:
-            drawn = _cache.get(key)  # another thread may have drawn it meanwhile
+        with charts.drawing[name]:
+            drawn = charts.get(key)  # another thread may have drawn it meanwhile
             if drawn is None:
                 svg = _svg(ws, campaign, name, theme, person).encode()
                 drawn = Drawn(svg, gzip.compress(svg, 5, mtime=0), hashlib.sha256(svg).hexdigest()[:32])
-                _cache[key] = drawn
-                while len(_cache) > _KEPT:
-                    _cache.popitem(last=False)
+                charts[key] = drawn
     return drawn
 
 
@@ -146,7 +151,7 @@ def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
     row = find(ws, campaign)
     places = _stored_places(ws, row)
     if places is None:
-        with _mapping:
+        with ws.memory.of(Charts).mapping:
             places = _stored_places(ws, row)  # another thread may have computed them meanwhile
             if places is None:
                 places = _computed_places(ws, row)

@@ -42,15 +42,17 @@ class Memory:
 class Latest(Generic[Key, Value]):
     """Values by key, the last `most` that were put in; many threads may use them.
 
-    >>> latest = Latest[str, int](2)
+    >>> latest = Latest[str, int](most=2)
     >>> for k, key in enumerate("abc"):
     ...     latest[key] = k
     >>> latest.get("a"), latest.get("c")
     (None, 2)
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    most = 8
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = self.most if most is None else most
         self._found: OrderedDict[Key, Value] = OrderedDict()
         self._turn = threading.Lock()
 
@@ -67,6 +69,8 @@ class Latest(Generic[Key, Value]):
 
     def made(self, key: Key, make: Callable[[], Value]) -> Value:
         """The value, made where there is none; two threads may both make it."""
-        if key not in self._found:
-            self[key] = make()
-        return cast(Value, self._found.get(key))
+        try:
+            return self._found[key]
+        except KeyError:
+            self[key] = value = make()
+            return value

@@ -212,7 +212,7 @@ def _quality(ws: Workspace, campaign: str) -> QualityReport:
         members = account_table.member_names(connection, row.id)
         gets = duty_table.duties(connection, row.id)
         names = sorted({*members, *(v.person for v in facts.votes), *(g.person for g in facts.golds)})
-        left = {name: hidden.left_for(connection, row, name) for name in names}
+        left = {name: hidden.left_for(ws.memory, connection, row, name) for name in names}
         shown = campaign_table.items_at(connection, row.id, SplitName.TRAIN, [0])
         fields = sorted({name for one in shown.values() for name in one.fields or {}})
     predictions = _predicted(ws, facts)

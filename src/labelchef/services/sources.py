@@ -84,8 +84,11 @@ class Studied:
         return self.data, self.session
 
 
-_studied: "dict[tuple[str, ...], Studied]" = {}
-_turn = threading.Lock()
+class _Studies(dict[tuple[str, ...], Studied]):
+    """What is kept of campaigns, by round; `turn` is held while it is changed."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
 
 
 def study(ws: Workspace, campaign: str) -> Studied:
@@ -93,13 +96,13 @@ def study(ws: Workspace, campaign: str) -> Studied:
     row, classes, closed = standing(ws, campaign)
     if row.settings.trusted != TRAIN:
         raise ConflictError(NOTHING_LEARNED, code="sources")
-    place, last = (str(ws.home), row.public_id), closed[-1]
-    key = (*place, str(last.number), str(last.labels_hash), str(last.model_hash))
-    with _turn:
-        found = _studied.pop(key, None) or Studied(row, classes, len(closed))
-        for old in [one for one in _studied if one[:2] == place] + list(_studied)[: len(_studied) - _KEPT + 1]:
-            _studied.pop(old, None)
-        _studied[key] = found
+    last, studies = closed[-1], ws.memory.of(_Studies)
+    key = (row.public_id, str(last.number), str(last.labels_hash), str(last.model_hash))
+    with studies.turn:
+        found = studies.pop(key, None) or Studied(row, classes, len(closed))
+        for old in [one for one in studies if one[0] == row.public_id] + list(studies)[: len(studies) - _KEPT + 1]:
+            studies.pop(old, None)
+        studies[key] = found
     return found
 
 

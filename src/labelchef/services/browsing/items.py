@@ -10,8 +10,6 @@ costs a few operations on arrays of bytes an item (milliseconds a million items)
 import bisect
 import math
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -39,6 +37,7 @@ from labelchef.services.browsing.source_votes import VotesSeen, votes_seen
 from labelchef.services.browsing.standing import STATES, Positions, Standing, standing_of
 from labelchef.services.copies import originals
 from labelchef.services.labelling.contents import content_of
+from labelchef.services.memory import Latest, Memory
 from labelchef.services.people.access import looking
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
@@ -68,6 +67,7 @@ class _Seen:
     standing: Standing
     numbers: numbers.Numbers | None
     votes: VotesSeen | None
+    memory: Memory
 
 
 class Found(NamedTuple):
@@ -186,11 +186,11 @@ def _see(ws: Workspace, connection: Connection, row: CampaignRow) -> _Seen:
     found = numbers.latest(folder_of(ws, row))
     if found is not None and len(found) != len(standing.positions):
         found = None
-    return _Seen(connection, row, classes, standing, found, _votes(ws, connection, row, classes))
+    return _Seen(connection, row, classes, standing, found, _votes(ws, connection, row, classes), ws.memory)
 
 
 def _votes(ws: Workspace, connection: Connection, row: CampaignRow, classes: Sequence[str]) -> VotesSeen | None:
-    return votes_seen(folder_of(ws, row), campaign_table.arrays_of(connection, row.id), len(classes))
+    return votes_seen(ws.memory, folder_of(ws, row), campaign_table.arrays_of(connection, row.id), len(classes))
 
 
 def _find(seen: _Seen, query: ItemQuery) -> Found:
@@ -276,8 +276,8 @@ def _mask(n: int, positions: Ints) -> Bools:
     return found
 
 
-_searches: "OrderedDict[tuple[object, ...], Ints]" = OrderedDict()
-_searching = threading.Lock()
+class Searches(Latest[tuple[object, ...], Ints]):
+    """The last searches."""
 
 
 def _searched(seen: _Seen, query: ItemQuery, places: Positions) -> tuple[Ints, bool]:
@@ -285,16 +285,12 @@ def _searched(seen: _Seen, query: ItemQuery, places: Positions) -> tuple[Ints, b
     kept."""
     terms, typed = search.parse(query.q), query.q.strip()
     key = (seen.row.public_id, query.split, terms)
-    with _searching:
-        found = _searches.get(key)
+    searches = seen.memory.of(Searches)
+    found = searches.get(key)
     if found is None:
         between = (places.range.first, places.range.last)
         ids = search.matching_ids(seen.connection, seen.row.id, query.split, terms, between, MOST_FOUND + 1)
-        found = places.of(ids).astype(np.int64)
-        with _searching:
-            _searches[key] = found
-            while len(_searches) > 8:
-                _searches.popitem(last=False)
+        searches[key] = found = places.of(ids).astype(np.int64)
     named = campaign_table.items_by_key(seen.connection, seen.row.id, [typed], query.split)
     both = np.append(found[:MOST_FOUND], [one.position for one in named.values()]).astype(np.int64)
     return both, len(found) <= MOST_FOUND

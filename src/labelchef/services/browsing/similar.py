@@ -7,7 +7,6 @@ of any transaction, with one BLAS thread: votes do not wait for it. The last ans
 """
 
 import threading
-from collections import OrderedDict
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from labelchef.domain.browsing import SimilarItem, SimilarItems
 from labelchef.domain.errors import StoreError
 from labelchef.engines.threads import one_blas_thread
 from labelchef.services.browsing import items
+from labelchef.services.memory import Latest
 from labelchef.services.people.access import looking
 from labelchef.services.workspace import Workspace, require_folder
 from labelchef.store import campaign_table
@@ -23,9 +23,14 @@ from labelchef.store import campaign_table
 MOST_BYTES = 2 << 30
 _BLOCK = 8 << 20
 _KEPT = 512
-_found: "OrderedDict[tuple[str, int], tuple[int, tuple[tuple[int, float], ...]]]" = OrderedDict()
-_turn, _sweep = threading.Lock(), threading.Lock()
+_sweep = threading.Lock()
 MOST = 24
+
+
+class _Nearest(Latest[tuple[str, int], tuple[int, tuple[tuple[int, float], ...]]]):
+    """The last answers, by campaign and position."""
+
+    most = _KEPT
 
 
 def similar(ws: Workspace, campaign: str, item: str, n: int = 8) -> SimilarItems:
@@ -34,8 +39,8 @@ def similar(ws: Workspace, campaign: str, item: str, n: int = 8) -> SimilarItems
         position = campaign_table.item_by_key(connection, row.id, item).position
         facts = campaign_table.arrays_of(connection, row.id).get("features")
     key = (row.public_id, position)
-    with _turn:
-        known = _found.get(key)
+    found = ws.memory.of(_Nearest)
+    known = found.get(key)
     if known is None:
         path = require_folder(ws, row) / ("features.npy" if facts is None else facts.path)
         try:
@@ -43,11 +48,7 @@ def similar(ws: Workspace, campaign: str, item: str, n: int = 8) -> SimilarItems
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} cannot be read: {error}. Restore it from a copy", code="array_damaged") from None
         with _sweep:
-            known = nearest(X, position, MOST)
-        with _turn:
-            _found[key] = known
-            while len(_found) > _KEPT:
-                _found.popitem(last=False)
+            found[key] = known = nearest(X, position, MOST)
     looked_at, pairs = known
     lines = items.lines_at(ws, campaign, [place for place, _ in pairs[:n]])
     return SimilarItems(tuple(SimilarItem(lines[place], value) for place, value in pairs[:n]), looked_at)

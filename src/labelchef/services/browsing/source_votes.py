@@ -1,7 +1,5 @@
 """Votes of sources on training items, for filters and for the page of an item: the stored table, mapped into memory."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +11,7 @@ from scipy.sparse import csr_array
 
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import SourceSaid
+from labelchef.services.memory import Latest, Memory
 from labelchef.store.arrays import ArrayFacts
 
 _PARTS = ("sources", "weights", "indices", "indptr")
@@ -75,20 +74,19 @@ class VotesSeen:
         return np.asarray(np.searchsorted(self._indptr, np.flatnonzero(hit), side="right") - 1, dtype=np.int64)
 
 
-_open: "OrderedDict[tuple[object, ...], VotesSeen]" = OrderedDict()
-_turn = threading.Lock()
+class _Tables(Latest[tuple[object, ...], VotesSeen]):
+    """The last 8 tables, which stay mapped."""
 
 
-def votes_seen(folder: Path, arrays: Mapping[str, ArrayFacts], n_classes: int) -> VotesSeen | None:
-    """The votes of the sources of a campaign, None if it has none; the last 8 tables stay mapped."""
+def votes_seen(memory: Memory, folder: Path, arrays: Mapping[str, ArrayFacts], n_classes: int) -> VotesSeen | None:
+    """The votes of the sources of a campaign, None if it has none."""
     if "votes_sources" not in arrays:
         return None
     facts = [arrays[f"votes_{part}"] for part in _PARTS]
     key = (str(folder), n_classes, *(one.sha256 for one in facts))
-    with _turn:
-        if key in _open:
-            _open.move_to_end(key)
-            return _open[key]
+    tables = memory.of(_Tables)
+    if (known := tables.get(key)) is not None:
+        return known
     try:
         parts = {
             part: np.load(folder / one.path, mmap_mode="r", allow_pickle=False)
@@ -96,9 +94,5 @@ def votes_seen(folder: Path, arrays: Mapping[str, ArrayFacts], n_classes: int) -
         }
     except (OSError, ValueError):
         return None  # what needs the file says what is wrong with it
-    found = VotesSeen(tuple(parts["sources"].tolist()), n_classes, parts)
-    with _turn:
-        _open[key] = found
-        while len(_open) > 8:
-            _open.popitem(last=False)
+    tables[key] = found = VotesSeen(tuple(parts["sources"].tolist()), n_classes, parts)
     return found

@@ -66,7 +66,7 @@ def _check(duty: Duty | None) -> None:
 
 def free_selections(part: Part, turn: TurnRow, duty: Duty, at: vote_table.Moment, limit: int) -> list[SelectionRow]:
     """Selections that a person with a duty should be asked next: their own, else those for which too few are there."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     free = vote_table.open_selections(connection, turn.id, person, campaign.settings.people, at)
     classes = campaign_table.classes_of(connection, campaign.id)
     chosen = []

@@ -153,7 +153,7 @@ def _lease(
 
 def _free(part: Part, turn: TurnRow, golds: Sequence[GoldRow], at: vote_table.Moment, limit: int) -> list[SelectionRow]:
     """Selections that this person should be asked next."""
-    connection, row, person, standing = part
+    connection, row, person, standing, _ = part
     people, duty, seen = row.settings.people, standing.duty, glance(part, turn)
     if seen is not None and seen.lowest is None:
         return []
@@ -178,7 +178,7 @@ def _tasks(part: Part, handed: Handed) -> list[Task]:
 
 
 def _wait(part: Part, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
-    connection, row, person, _ = part
+    connection, row, person, *_ = part
     idle = reason is WaitReason.OTHERS and batch is not None and batch.mine == 0
     message = NONE_FREE if idle else SENTENCES.get(reason, row.message)
     undo = reason is not WaitReason.ARCHIVED and (
@@ -288,7 +288,7 @@ def place_of(part: Part, item: str) -> Place | None:
     """Where an item is asked: in the open round, else as this person's work ahead that no batch took up yet, else in the
     batch that asked it last; None if it was never asked.
     """
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     sample = campaign_table.item_by_key(connection, campaign.id, item)
     turn = round_table.last_turn(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED:
@@ -312,7 +312,7 @@ def tasks_of(
 ) -> list[Task]:
     """Selections as tasks; `golds`: what this person got in the round, if it is known; `voted`: this person may have voted on
     them, so look for their votes."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     if golds is None:
         golds = gold.golds_of(part, turn)
     pooled = partial(in_pool, campaign.settings.seed, campaign.public_id)

@@ -10,6 +10,7 @@ from labelchef.domain.campaigns import SUGGESTION, Role
 from labelchef.domain.duties import Duty
 from labelchef.domain.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError
 from labelchef.domain.events import note
+from labelchef.services.memory import Memory
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import AccountRow, CampaignRow
@@ -36,6 +37,8 @@ class Part(NamedTuple):
     campaign: CampaignRow
     person: str
     standing: Standing
+    memory: Memory
+    """What this process keeps."""
 
 
 def find(ws: Workspace, campaign: str) -> CampaignRow:
@@ -51,7 +54,7 @@ def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator
     """A transaction that reads a campaign; with `person`, only if they may see it."""
     with ws.reading() as connection:
         if person is not None:
-            yield connection, _visit(connection, campaign, person).campaign
+            yield connection, _visit(ws, connection, campaign, person).campaign
             return
         row = campaign_table.find_campaign(connection, campaign)
         note(campaign=row.id)
@@ -62,7 +65,7 @@ def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator
 def visiting(ws: Workspace, campaign: str, person: str) -> Iterator[Part]:
     """A transaction that reads a campaign for a person, if they may see it."""
     with ws.reading() as connection:
-        yield _visit(connection, campaign, person)
+        yield _visit(ws, connection, campaign, person)
 
 
 @contextlib.contextmanager
@@ -88,7 +91,7 @@ def taking_part(
     `before` reads what others may change meanwhile without harm: on PostgreSQL nobody waits for it.
     """
     with ws.writing(lasting=lasting, queue=campaign) as connection:
-        part = _visit(connection, campaign, person)
+        part = _visit(ws, connection, campaign, person)
         if before is not None:
             before(part)
         if not ws.database.is_sqlite:
@@ -135,7 +138,7 @@ def check_person(person: str) -> None:
         )
 
 
-def _visit(connection: Connection, campaign: str, person: str) -> Part:
+def _visit(ws: Workspace, connection: Connection, campaign: str, person: str) -> Part:
     """The campaign as a person sees it; not found by annotators who are no members."""
     check_person(person)
     found = account_table.campaign_of_person(connection, campaign, person)
@@ -150,4 +153,4 @@ def _visit(connection: Connection, campaign: str, person: str) -> Part:
     if account is not None and account.role != Role.LEAD and not found.member:
         raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
     standing = Standing(None if account is None else account.id, found.duty, found.had_gold)
-    return Part(connection, found.campaign, person, standing)
+    return Part(connection, found.campaign, person, standing, ws.memory)
