@@ -14,9 +14,9 @@ import pytest
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.encoders import images, sentences, specs
 from labelchef.engines import Engine, MemoryEngine
-from labelchef.services import trained
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.trained import ReplayOutcome
 from labelchef.services.people import accounts
-from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace, open_workspace
 from tests import profiles
 from tests.commands import commands

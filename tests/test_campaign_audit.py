@@ -14,8 +14,8 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, Decisions, SelectionDiagnostics, Votes
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, trained
-from labelchef.services.people.access import find
+from labelchef.services.campaigns import campaigns, trained
+from labelchef.services.campaigns.access import find
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table, round_table

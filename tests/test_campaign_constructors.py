@@ -3,8 +3,8 @@
 import pytest
 
 from labelchef.constructors import CONSTRUCTORS
-from labelchef.services.campaigns import rounds
-from labelchef.services.trained import replay
+from labelchef.services.campaigns.campaigns import rounds
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import label_all, make

@@ -14,12 +14,13 @@ from labelchef.campaign.start import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
-from labelchef.services import exchange, trained
-from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
-from labelchef.services.charts import frames
-from labelchef.services.people.access import find
-from labelchef.services.progress import progress
-from labelchef.services.trained import ledger_of, replay
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign, rounds, settings, status, summary
+from labelchef.services.campaigns.charts import frames
+from labelchef.services.campaigns.progress import progress
+from labelchef.services.campaigns.trained import ledger_of, replay
+from labelchef.services.export import exchange
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table

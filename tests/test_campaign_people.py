@@ -23,17 +23,17 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services import exchange
-from labelchef.services.campaigns import list_campaigns, status
-from labelchef.services.charts import map2d
-from labelchef.services.importing import import_votes
-from labelchef.services.labelling.decisions import ledger, reopen, resolve
+from labelchef.services.campaigns.access import row_of
+from labelchef.services.campaigns.campaigns import list_campaigns, status
+from labelchef.services.campaigns.charts import map2d
+from labelchef.services.campaigns.progress import agreement, cohen_kappa, fleiss_kappa, progress
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.export import exchange
+from labelchef.services.intake.importing import import_votes
+from labelchef.services.items.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
-from labelchef.services.people.access import row_of
-from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, progress
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.oracles import STEERED

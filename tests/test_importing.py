@@ -10,13 +10,13 @@ from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange import prodigy
 from labelchef.exchange.records import Record, RecordSet
-from labelchef.services import take_home
-from labelchef.services.campaigns import change_settings, status
-from labelchef.services.importing import import_votes, write_lines
-from labelchef.services.labelling.decisions import ledger, reopen, resolve
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import change_settings, status
+from labelchef.services.campaigns.trained import forget, replay
+from labelchef.services.export import take_home
+from labelchef.services.intake.importing import import_votes, write_lines
+from labelchef.services.items.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import forget, replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store.campaign_table import keys_between

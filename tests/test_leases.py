@@ -18,14 +18,15 @@ from labelchef.domain.intake import IntakeState, Progress, Working
 from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
 from labelchef.engines.cluster.workers import ClusterError
-from labelchef.services import care, jobs, trained
-from labelchef.services.campaigns import create_campaign, status, summary
+from labelchef.services.campaigns import care, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign, status, summary
+from labelchef.services.campaigns.trained import lease_name, replay, step
 from labelchef.services.intake import jobs as intake_jobs
 from labelchef.services.intake import steps
+from labelchef.services.jobs import jobs
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease, Leases
-from labelchef.services.people.access import find
 from labelchef.services.running import Run
-from labelchef.services.trained import lease_name, replay, step
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import lease_table

@@ -22,9 +22,9 @@ from labelchef.ledger import Ledger, MemoryLedger
 from labelchef.ledger.conversion import record_as_json, record_from_json
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.ledger.sql import SqlLedger
-from labelchef.services import campaigns
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.trained import forget, ledger_of, state_of, trained_now
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import forget, ledger_of, state_of, trained_now
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
 from tests.store_support import PostgresServer, small_data, truth_of

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from labelchef.campaign.rebuild import Verdict
-from labelchef.services.campaigns import change_settings
-from labelchef.services.people.access import find
-from labelchef.services.source_effects import Proposal, apply
-from labelchef.services.trained import forget, replay, trained_now
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import change_settings
+from labelchef.services.campaigns.trained import forget, replay, trained_now
+from labelchef.services.sources.source_effects import Proposal, apply
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.rule_campaigns import label_batch, make
 

@@ -24,12 +24,14 @@ from labelchef.domain.files import locked_folder
 from labelchef.domain.settings import Settings
 from labelchef.io import formats, tables
 from labelchef.io.items_file import ItemsFile, open_items
-from labelchef.services import campaigns, care, making, progress, quality, take_home
-from labelchef.services.browsing import items, numbers
-from labelchef.services.browsing.standing import Positions
+from labelchef.services.campaigns import campaigns, care, making, numbers, progress
+from labelchef.services.campaigns.access import find
+from labelchef.services.export import take_home
+from labelchef.services.items import items
+from labelchef.services.items.standing import Positions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
+from labelchef.services.people import quality
 from labelchef.services.worker import advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, folder_of, open_workspace
 from labelchef.store import campaign_table, removal

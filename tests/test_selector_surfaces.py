@@ -15,13 +15,14 @@ from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.services import campaigns, charts, exchange, trained
+from labelchef.services.campaigns import campaigns, charts, trained
+from labelchef.services.campaigns.progress import progress
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.clean import Answers, CleanOutcome, clean
-from labelchef.services.labelling import decisions
+from labelchef.services.export import exchange
+from labelchef.services.items import decisions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.progress import progress
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table

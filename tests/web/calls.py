@@ -19,11 +19,15 @@ from labelchef.domain.campaigns import CampaignState, Role, Shelf
 from labelchef.domain.intake import Intake, IntakeState
 from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, care, discussions, jobs, source_effects, worker
-from labelchef.services.intake import steps, suggesting
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, care
+from labelchef.services.campaigns.access import row_of
+from labelchef.services.intake import rules, steps
+from labelchef.services.items import decisions
+from labelchef.services.jobs import jobs
+from labelchef.services.labelling import discussions, tasks, votes
 from labelchef.services.people import accounts
-from labelchef.services.people.access import row_of
+from labelchef.services.sources import source_effects
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import account_table
 from labelchef.web.app import create_app
@@ -253,7 +257,7 @@ def _made(world: World, person: str) -> Sent:
 
 
 def _answered(world: World, person: str) -> Sent:
-    rule: Any = suggesting.suggest(world.ws, world.files().id, "text").rule
+    rule: Any = rules.suggest(world.ws, world.files().id, "text").rule
     body = {"column": "text", "word": rule["words"][0], "label": rule["label"], "useful": None}
     return Sent(f"/api/intakes/{world.files().id}/suggestion", json=body)
 

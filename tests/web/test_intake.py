@@ -13,7 +13,8 @@ import pytest
 from labelchef.domain.errors import InvalidInputError
 from labelchef.encoders import sentences
 from labelchef.intake.joining import join
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.intake import folders, reading, steps
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, Person

@@ -25,10 +25,10 @@ from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
 from labelchef.engines.cluster.workers import ClusterError
-from labelchef.services import care, charts, trained
-from labelchef.services.jobs import JobRunner
+from labelchef.services.campaigns import care, charts, trained
+from labelchef.services.campaigns.access import changing, find
+from labelchef.services.jobs.jobs import JobRunner
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease
-from labelchef.services.people.access import changing, find
 from labelchef.services.running import Run, RunState, give_way
 from labelchef.services.workspace import Workspace, clear_leftovers, folder_of, require_folder
 from labelchef.store import campaign_table, lease_table

@@ -15,12 +15,12 @@ from labelchef.intake.joining import join
 from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import rows_of, with_sources, with_votes
-from labelchef.services.campaign_rules import checked
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
+from labelchef.services.intake.starting import look as look_at
 from labelchef.services.shared import below, told_below
-from labelchef.services.starting import look as look_at
+from labelchef.services.sources.campaign_rules import checked
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import Rule, RuleBoard, apply_rules
 

@@ -27,14 +27,14 @@ from labelchef.domain.intake import (
 from labelchef.domain.settings import Settings
 from labelchef.encoders.specs import AUTO
 from labelchef.intake.raw import Raw
-from labelchef.services import guidelines as written
-from labelchef.services.campaign_rules import RuleValues, checked
+from labelchef.services.campaigns import guidelines as written
+from labelchef.services.campaigns.naming import check_name
 from labelchef.services.intake import folders, jobs, reading
 from labelchef.services.intake.folders import Record
-from labelchef.services.naming import check_name
+from labelchef.services.intake.starting import start_campaign
 from labelchef.services.running import problem_of
 from labelchef.services.shared import below, moment, told_below, writing_to
-from labelchef.services.starting import start_campaign
+from labelchef.services.sources.campaign_rules import RuleValues, checked
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
 

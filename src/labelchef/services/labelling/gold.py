@@ -16,10 +16,10 @@ from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import AssignmentState, BatchStanding, Origin, OwnVote, SplitName, Task
 from labelchef.domain.gold import drawn, in_pool, is_due
-from labelchef.services.labelling.contents import content_of
+from labelchef.services.campaigns.access import Part
+from labelchef.services.campaigns.contents import content_of
 from labelchef.services.labelling.kept import classes_of, glance
 from labelchef.services.memory import Latest, Memory
-from labelchef.services.people.access import Part
 from labelchef.services.shared import moment
 from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, SelectionRow, TurnRow

@@ -8,12 +8,12 @@ from functools import partial
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import Highlight, Task
-from labelchef.services.browsing import numbers
-from labelchef.services.browsing.source_votes import votes_seen
-from labelchef.services.campaign_rules import marks_of
+from labelchef.services.campaigns import numbers
+from labelchef.services.campaigns.access import Part
+from labelchef.services.items.source_votes import votes_seen
 from labelchef.services.labelling.kept import places_of
 from labelchef.services.memory import Latest
-from labelchef.services.people.access import Part
+from labelchef.services.sources.campaign_rules import marks_of
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.sources.rules import Model
 from labelchef.sources.spans import utf16

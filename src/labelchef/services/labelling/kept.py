@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SplitName
+from labelchef.services.campaigns.access import Part
 from labelchef.services.memory import Latest, Memory
-from labelchef.services.people.access import Part
 from labelchef.store import campaign_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, TurnRow
 

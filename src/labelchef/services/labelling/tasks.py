@@ -21,11 +21,12 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.events import count
 from labelchef.domain.gold import in_pool
-from labelchef.services.labelling import duties, gold
-from labelchef.services.labelling.contents import content_of
+from labelchef.services.campaigns import duties
+from labelchef.services.campaigns.access import Part, changing, looking, taking_part, visiting
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.labelling import gold
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.kept import classes_of, given_from, glance, keep_places, trusted_at
-from labelchef.services.people.access import Part, changing, looking, taking_part, visiting
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table

@@ -9,12 +9,12 @@ from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, Roun
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.events import count
 from labelchef.ledger.sql import needed_by, tied
-from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.campaigns.access import Part, taking_part
+from labelchef.services.items.decisions import class_of, reconsider
 from labelchef.services.labelling.gold import gold_behind, gold_task
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.kept import classes_of
 from labelchef.services.labelling.tasks import Handed, Place, check_n, place_of, reserve, shown, tasks_of
-from labelchef.services.people.access import Part, taking_part
 from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table

@@ -29,7 +29,7 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.people.access import changing, check_person, looking, row_of, takes_part
+from labelchef.services.campaigns.access import changing, check_person, looking, row_of, takes_part
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table, vote_table

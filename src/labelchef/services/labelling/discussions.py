@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import CommentKind
 from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.guidance import LONGEST_COMMENT, Comment, NewAnswers, News, Thread
-from labelchef.services.labelling.contents import content_of
+from labelchef.services.campaigns.access import changing, looking, taking_part
+from labelchef.services.campaigns.contents import content_of
 from labelchef.services.labelling.gold import gold_under
-from labelchef.services.people.access import changing, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, gold_table, guidance_table

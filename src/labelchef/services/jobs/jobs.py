@@ -22,9 +22,10 @@ from labelchef.domain.intake import Working
 from labelchef.domain.jobs import Job, JobKind, JobState
 from labelchef.exchange.formats import FORMATS
 from labelchef.io import tables
-from labelchef.services import exchange, take_home, trained
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.access import find, looking
+from labelchef.services.export import exchange, take_home
 from labelchef.services.leases import JOB, Lease
-from labelchef.services.people.access import find, looking
 from labelchef.services.running import Run, RunState, give_way, problem_of, told_by
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder

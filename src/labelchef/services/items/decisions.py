@@ -18,10 +18,10 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError
 from labelchef.ledger.sql import counted
-from labelchef.services.conflicts import contested_items
-from labelchef.services.copies import asked_items
-from labelchef.services.labelling.contents import content_of
-from labelchef.services.people.access import changing, looking
+from labelchef.services.campaigns.access import changing, looking
+from labelchef.services.campaigns.conflicts import contested_items
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.items.copies import asked_items
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     campaign_table,

@@ -33,12 +33,12 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange.formats import FORMATS
 from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
 from labelchef.io import tables
-from labelchef.services.copies import originals
-from labelchef.services.exchange import decided_of, within
-from labelchef.services.people.access import looking
+from labelchef.services.campaigns.access import looking
+from labelchef.services.campaigns.trained import data_of
+from labelchef.services.export.exchange import decided_of, within
+from labelchef.services.items.copies import originals
 from labelchef.services.shared import writing_to
-from labelchef.services.sources import session_after, standing
-from labelchef.services.trained import data_of
+from labelchef.services.sources.sources import session_after, standing
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow

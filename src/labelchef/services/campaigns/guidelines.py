@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.guidance import LONGEST_TEXT, ClassGuideline, Guidelines, GuidelineVersion
-from labelchef.services.people.access import changing, looking, taking_part
+from labelchef.services.campaigns.access import changing, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, guidance_table

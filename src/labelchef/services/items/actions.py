@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 from labelchef.domain.browsing import Action, ActionDone, Fate, ItemQuery
 from labelchef.domain.campaigns import CampaignState, DecisionKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.services.browsing import items
-from labelchef.services.copies import asked_items
-from labelchef.services.labelling.decisions import check_seen, class_of
-from labelchef.services.people.access import changing, looking
+from labelchef.services.campaigns.access import changing, looking
+from labelchef.services.items import items
+from labelchef.services.items.copies import asked_items
+from labelchef.services.items.decisions import check_seen, class_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import browse_table, campaign_table, decision_table, round_table
 from labelchef.store.rows import (
@@ -197,7 +197,7 @@ def _refusal(at: _At, action: Action, sample: ItemRow | None, key: str) -> Fate 
 
 def _decide(label: int | None) -> Callable[[_At, Sequence[ItemRow]], None]:
     def decide(at: _At, samples: Sequence[ItemRow]) -> None:
-        """As `services.labelling.decisions.resolve` does with one."""
+        """As `services.items.decisions.resolve` does with one."""
         made = []
         for sample in samples:
             place = at.asked.get(sample.id) or at.places.get((sample.id, sample.attempt))
@@ -210,7 +210,7 @@ def _decide(label: int | None) -> Callable[[_At, Sequence[ItemRow]], None]:
 
 
 def _reopen(at: _At, samples: Sequence[ItemRow]) -> None:
-    """As `services.labelling.decisions.reopen` does with one."""
+    """As `services.items.decisions.reopen` does with one."""
     made = [
         decision_table.decision_about(sample, at.last[sample.id], DecisionKind.REOPEN, at.by, None, 0.0)
         for sample in samples

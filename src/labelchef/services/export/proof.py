@@ -1,4 +1,4 @@
-"""The ledger of a campaign as a signed file; `services.verifying` checks it.
+"""The ledger of a campaign as a signed file; `services.export.verifying` checks it.
 
 Pseudonyms are keyed hashes of names, by a key that follows from that of the workspace: the same person has the same pseudonym in
 every file of the workspace, and nobody without the key can try names.
@@ -19,9 +19,9 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import whole_file
 from labelchef.ledger.links import LinkState, check_links, form_of, proven_round
 from labelchef.ledger.proof import FORM, SigningKey, chained, in_form, sealed, shown_content
+from labelchef.services.campaigns.access import find, looking
+from labelchef.services.export.ledger_lines import header, item_lines
 from labelchef.services.keys import signing_key
-from labelchef.services.ledger_lines import header, item_lines
-from labelchef.services.people.access import find, looking
 from labelchef.services.shared import writing_to
 from labelchef.services.workspace import Workspace, require_folder
 from labelchef.store import campaign_table, chain_table, round_table

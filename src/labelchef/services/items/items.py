@@ -32,13 +32,13 @@ from labelchef.domain.browsing import (
 )
 from labelchef.domain.campaigns import SUGGESTION, SplitName
 from labelchef.domain.errors import InvalidInputError, NotFoundError
-from labelchef.services.browsing import numbers
-from labelchef.services.browsing.source_votes import VotesSeen, votes_seen
-from labelchef.services.browsing.standing import STATES, Positions, Standing, standing_of
-from labelchef.services.copies import originals
-from labelchef.services.labelling.contents import content_of
+from labelchef.services.campaigns import numbers
+from labelchef.services.campaigns.access import looking
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.items.copies import originals
+from labelchef.services.items.source_votes import VotesSeen, votes_seen
+from labelchef.services.items.standing import STATES, Positions, Standing, standing_of
 from labelchef.services.memory import Latest, Memory
-from labelchef.services.people.access import looking
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import browse_table, campaign_table, decision_table, round_table, search, vote_table

@@ -35,9 +35,9 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.exchange.formats import FORMATS, format_named, sniff
 from labelchef.io import tables
 from labelchef.ledger.sql import counted, needed_by
-from labelchef.services.copies import asked_items
-from labelchef.services.labelling.decisions import class_of
-from labelchef.services.people.access import changing, check_person
+from labelchef.services.campaigns.access import changing, check_person
+from labelchef.services.items.copies import asked_items
+from labelchef.services.items.decisions import class_of
 from labelchef.services.shared import writing_to
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table

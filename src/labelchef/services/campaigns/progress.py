@@ -23,7 +23,7 @@ from labelchef.domain.learning import Choice, InUse, Ruling
 from labelchef.domain.records import AskedCount, SelectionDiagnostics
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain, note_on
 from labelchef.ledger.conversion import diagnostics_from_json, record_from_json
-from labelchef.services.people.access import looking
+from labelchef.services.campaigns.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace

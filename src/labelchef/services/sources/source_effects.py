@@ -31,14 +31,14 @@ from labelchef.domain.files import whole_file
 from labelchef.domain.intake import Working
 from labelchef.domain.records import Heard
 from labelchef.domain.stopping_work import go_on
-from labelchef.services import campaign_rules, sources
-from labelchef.services.campaign_rules import Edited, Kept, RuleValues, checked, kept_rules
-from labelchef.services.labelling.contents import content_of
-from labelchef.services.people.access import changing, find, looking
+from labelchef.services.campaigns.access import changing, find, looking
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.campaigns.trained import data_of, source_names
 from labelchef.services.running import Run, RunState, problem_of
 from labelchef.services.shared import writing_to
 from labelchef.services.sharing import Turn
-from labelchef.services.trained import data_of, source_names
+from labelchef.services.sources import campaign_rules, sources
+from labelchef.services.sources.campaign_rules import Edited, Kept, RuleValues, checked, kept_rules
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
 from labelchef.sources.rules import RuleBoard, RuleSetFacts, facts_of, rule_values

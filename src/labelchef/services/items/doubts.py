@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.learning import PeopleFacts
-from labelchef.services.people.access import looking
-from labelchef.services.sources import session_after, standing
+from labelchef.services.campaigns.access import looking
+from labelchef.services.sources.sources import session_after, standing
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 

@@ -36,16 +36,15 @@ from labelchef.domain.intake import Progress, no_progress
 from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
-from labelchef.services import guidelines as written
-from labelchef.services import harms
-from labelchef.services.conflicts import contested_items
-from labelchef.services.labelling import duties
-from labelchef.services.making import NewCampaign, make_campaign
-from labelchef.services.naming import check_name
-from labelchef.services.people.access import changing, find, leads, looking, takes_part
-from labelchef.services.progress import asked_of, audit_of, facts_of, gain_of, in_steps, stats_of
+from labelchef.services.campaigns import duties, harms
+from labelchef.services.campaigns import guidelines as written
+from labelchef.services.campaigns.access import changing, find, leads, looking, takes_part
+from labelchef.services.campaigns.conflicts import contested_items
+from labelchef.services.campaigns.making import NewCampaign, make_campaign
+from labelchef.services.campaigns.naming import check_name
+from labelchef.services.campaigns.progress import asked_of, audit_of, facts_of, gain_of, in_steps, stats_of
+from labelchef.services.campaigns.trained import source_names
 from labelchef.services.shared import common, moment
-from labelchef.services.trained import source_names
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
@@ -74,8 +73,8 @@ def create_campaign(
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
     `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
-    for people, with sections about classes (`services.guidelines.split`). `more` are further arrays to keep, by name: rules
-    (`campaign_rules`).
+    for people, with sections about classes (`guidelines.split`). `more` are further arrays to keep, by name: rules
+    (`services.sources.campaign_rules`).
     """
     with ws.reading() as connection:
         check_name(connection, name)

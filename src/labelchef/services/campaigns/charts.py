@@ -13,9 +13,9 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.validation import BASELINES, THIS_MODEL
+from labelchef.services.campaigns.access import find, looking
+from labelchef.services.campaigns.progress import ProgressReport, RoundProgress, progress, progress_for
 from labelchef.services.memory import Latest
-from labelchef.services.people.access import find, looking
-from labelchef.services.progress import ProgressReport, RoundProgress, progress, progress_for
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, decision_table, round_table
 from labelchef.store.arrays import read_array, write_array

@@ -33,11 +33,11 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.domain.learning import SourceFacts
 from labelchef.domain.settings import TRAIN
 from labelchef.io import tables
-from labelchef.services.campaign_rules import kept_rules
-from labelchef.services.labelling.contents import content_of
-from labelchef.services.people.access import looking
+from labelchef.services.campaigns.access import looking
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.campaigns.trained import data_of, ledger_of, require_model
 from labelchef.services.shared import writing_to
-from labelchef.services.trained import data_of, ledger_of, require_model
+from labelchef.services.sources.campaign_rules import kept_rules
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
 from labelchef.store import campaign_table, round_table

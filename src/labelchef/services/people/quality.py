@@ -34,12 +34,12 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, SplitName
 from labelchef.domain.errors import LabelchefError
 from labelchef.domain.records import UNRESOLVED
+from labelchef.services.campaigns.access import looking
+from labelchef.services.campaigns.progress import Answer, audited_places, pull_of, state_of
 from labelchef.services.labelling import gold as hidden
-from labelchef.services.people.access import looking
-from labelchef.services.progress import Answer, audited_places, pull_of, state_of
 from labelchef.services.shared import moment
 from labelchef.services.sharing import Shared
-from labelchef.services.sources import session_after
+from labelchef.services.sources.sources import session_after
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     account_table,

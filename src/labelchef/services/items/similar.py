@@ -14,9 +14,9 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.browsing import SimilarItem, SimilarItems
 from labelchef.domain.errors import StoreError
 from labelchef.engines.threads import one_blas_thread
-from labelchef.services.browsing import items
+from labelchef.services.campaigns.access import looking
+from labelchef.services.items import items
 from labelchef.services.memory import Latest
-from labelchef.services.people.access import looking
 from labelchef.services.workspace import Workspace, require_folder
 from labelchef.store import campaign_table
 

@@ -33,11 +33,10 @@ from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
-from labelchef.services import harms
-from labelchef.services.browsing import numbers
+from labelchef.services.campaigns import harms, numbers
+from labelchef.services.campaigns.access import find
 from labelchef.services.keys import link_signer
 from labelchef.services.leases import CAMPAIGN, Lease
-from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
 from labelchef.store import campaign_table, round_table
@@ -267,7 +266,7 @@ def step(ws: Workspace, campaign: str, lease: Lease) -> bool:
 
 
 def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
-    """Write what the model of the last round says of every item (`services.browsing.numbers`), if it is not written yet.
+    """Write what the model of the last round says of every item (`services.campaigns.numbers`), if it is not written yet.
 
     With `scored` the influences of all items are computed too, which takes as long as a selection: people have their next
     batch already. Where that takes long, those of the first model stay, with the round that they are of.

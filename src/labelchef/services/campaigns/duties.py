@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import RoundState
 from labelchef.domain.duties import MOST_ITEMS, Duty
 from labelchef.domain.errors import InvalidInputError
-from labelchef.services.people.access import Part, changing, looking, row_of
+from labelchef.services.campaigns.access import Part, changing, looking, row_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table, duty_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, OpenSelection, SelectionRow, TurnRow

@@ -21,7 +21,7 @@ from labelchef.domain.errors import StoreError
 from labelchef.domain.files import PRIVATE_FOLDER, is_locked, locked_folder, sync_folder
 from labelchef.domain.intake import Progress, no_progress
 from labelchef.domain.settings import Settings
-from labelchef.services.naming import free_slug
+from labelchef.services.campaigns.naming import free_slug
 from labelchef.services.shared import writing_to
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace
 from labelchef.store import campaign_table

@@ -16,7 +16,7 @@ from labelchef.campaign.copies import Copies
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import Asked, ItemState
 from labelchef.domain.campaigns import RoundState, SplitName
-from labelchef.services.copies import copies_of
+from labelchef.services.items.copies import copies_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import browse_table, campaign_table, decision_table
 from labelchef.store.rows import CampaignRow

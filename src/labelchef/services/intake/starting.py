@@ -18,8 +18,8 @@ from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
 from labelchef.io.queries import SqlQuery
-from labelchef.services.campaign_rules import arrays_to_keep, kept_of
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns.campaigns import create_campaign
+from labelchef.services.sources.campaign_rules import arrays_to_keep, kept_of
 from labelchef.services.workspace import Workspace
 
 CACHE = "encoded"

@@ -21,12 +21,12 @@ from labelchef.domain.campaigns import GRACE_DAYS, CampaignSummary, DecisionKind
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import PRIVATE_FOLDER
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import summary_of
-from labelchef.services.making import NewCampaign, clear_unfinished, make_campaign, remove_unfinished
-from labelchef.services.naming import check_name, check_slug, free_name
-from labelchef.services.people.access import changing, find
+from labelchef.services.campaigns.access import changing, find
+from labelchef.services.campaigns.campaigns import summary_of
+from labelchef.services.campaigns.making import NewCampaign, clear_unfinished, make_campaign, remove_unfinished
+from labelchef.services.campaigns.naming import check_name, check_slug, free_name
+from labelchef.services.campaigns.trained import data_of, forget, lease_name
 from labelchef.services.shared import common
-from labelchef.services.trained import data_of, forget, lease_name
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
 from labelchef.store import campaign_table, decision_table
 from labelchef.store.arrays import ArrayFacts

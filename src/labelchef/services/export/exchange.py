@@ -1,5 +1,5 @@
 """Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
-computed; the final model, which is trained for it. Votes of other tools come in by `services.importing`."""
+computed; the final model, which is trained for it. Votes of other tools come in by `services.intake.importing`."""
 
 import contextlib
 import io
@@ -22,13 +22,13 @@ from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
-from labelchef.services.copies import copies_of
-from labelchef.services.people.access import looking
-from labelchef.services.progress import facts_of, gains_of, state_of
+from labelchef.services.campaigns.access import looking
+from labelchef.services.campaigns.progress import facts_of, gains_of, state_of
+from labelchef.services.campaigns.trained import encoder_of, final_model, ledger_of, require_model
+from labelchef.services.items.copies import copies_of
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sharing import Shared
-from labelchef.services.sources import sources
-from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
+from labelchef.services.sources.sources import sources
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
     campaign_table,
