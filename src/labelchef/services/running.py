@@ -1,7 +1,7 @@
 """Work in the background: how it is begun, how far it is, how it is stopped, and what came of it.
 
     run = ws.runs.begin(Run("effect:k3"), work)     in a thread of its own, in the place of other work of that name
-    run.do(work)                                    in the thread of the caller, as the queue of jobs does
+    ws.runs.keep(run).do(work)                      in the thread of the caller, as the queue of jobs does
 
 The work gets its `Run` and tells it how far it is (`Run.tell`). It ends at its next sweep over the data, or when it tells
 something, once it is stopped: by `Run.stop`, by other work of the same name, or through its lease, by any process.
@@ -13,13 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from labelchef.domain.errors import LabelchefError
 from labelchef.domain.intake import Working
+from labelchef.domain.jobs import JobState
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.services.leases import Lease
 
@@ -28,15 +28,6 @@ _NICE = 10
 _GRACE = 5.0
 """Seconds that a thread gets to end."""
 Found = TypeVar("Found")
-
-
-class RunState(StrEnum):
-    """How far work is."""
-
-    RUNNING = "running"
-    DONE = "done"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 @dataclass(eq=False)
@@ -50,11 +41,15 @@ class Run(Generic[Found]):
     kind: str = ""
     """What it is, for other processes."""
     stop: threading.Event = field(default_factory=threading.Event)
-    state: RunState = RunState.RUNNING
+    state: JobState = JobState.RUNNING
     working: Working | None = None
     found: Found | None = None
     problem: str | None = None
     """Why it failed, and what to do."""
+    explain: "Callable[[BaseException], str]" = lambda error: problem_of(error, "the work")
+    """Why it failed, in words for people."""
+    unwanted: Callable[[], bool] = lambda: False
+    """A further reason to stop."""
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
     thread: threading.Thread | None = None
@@ -86,28 +81,19 @@ class Run(Generic[Found]):
         self.stop.set()
         self.show(replace(self.working or Working("", 0, 0), what="it is being cancelled"))
 
-    def do(
-        self,
-        work: "Work[Found]",
-        *,
-        explain: "Explain | None" = None,
-        unwanted: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Do the work here.
-
-        `explain` says why it failed, in words for people; `unwanted` is a further reason to stop.
-        """
+    def do(self, work: "Work[Found]") -> None:
+        """Do the work here."""
         try:
-            with stoppable(lambda: self.stopped() or unwanted()):
+            with stoppable(lambda: self.stopped() or self.unwanted()):
                 self.found = work(self)
-            self.state = RunState.DONE
+            self.state = JobState.DONE
         except StoppedWorkError:
-            self.state = RunState.STOPPED
+            self.state = JobState.CANCELLED
         except BaseException as error:
             try:
-                self.problem = problem_of(error, "the work") if explain is None else explain(error)
+                self.problem = self.explain(error)
             finally:
-                self.state = RunState.FAILED
+                self.state = JobState.FAILED
         finally:
             self.ended = time.monotonic()
 
@@ -123,7 +109,6 @@ class Run(Generic[Found]):
 
 
 Work: TypeAlias = Callable[[Run[Found]], Found]
-Explain: TypeAlias = Callable[[BaseException], str]
 
 
 class Runs:
@@ -139,13 +124,7 @@ class Runs:
             return self._runs.get(name)
 
     def begin(
-        self,
-        run: Run[Found],
-        work: Work[Found],
-        *,
-        over: Callable[[Run[Found]], None] = lambda _run: None,
-        explain: Explain | None = None,
-        unwanted: Callable[[], bool] = lambda: False,
+        self, run: Run[Found], work: Work[Found], over: Callable[[Run[Found]], None] = lambda _run: None
     ) -> Run[Found]:
         """Do the work in a thread of its own, in the place of other work of that name.
 
@@ -154,30 +133,23 @@ class Runs:
 
         def target() -> None:
             try:
-                run.do(work, explain=explain, unwanted=unwanted)
+                run.do(work)
             finally:
                 over(run)
 
-        self._keep(run)
+        self.keep(run)
         run.thread = threading.Thread(target=target, name=f"labelchef-{run.name}", daemon=True)
         run.thread.start()
         return run
 
-    @contextlib.contextmanager
-    def kept(self, run: Run[Found]) -> Iterator[Run[Found]]:
-        """Let others find a run, which is done in the thread of the caller, until the block ends."""
-        self._keep(run)
-        try:
-            yield run
-        finally:
-            self.drop(run.name)
-
-    def _keep(self, run: Run[Any]) -> None:
+    def keep(self, run: Run[Found]) -> Run[Found]:
+        """Let others find a run until it is dropped; other work of its name is stopped."""
         with self._turn:
             old = self._runs.get(run.name)
             if old is not None:
                 old.stop.set()
             self._runs[run.name] = run
+        return run
 
     def named(self, prefix: str) -> list[Run[Any]]:
         """All work whose name begins so."""

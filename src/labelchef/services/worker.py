@@ -24,12 +24,13 @@ from sqlalchemy import Connection
 from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
+from labelchef.domain.jobs import JobState
 from labelchef.engines.cluster.workers import ClusterError
 from labelchef.services.campaigns import care, charts, trained
 from labelchef.services.campaigns.access import changing, find
 from labelchef.services.jobs.jobs import JobRunner
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease
-from labelchef.services.running import Run, RunState, give_way
+from labelchef.services.running import Run, give_way
 from labelchef.services.workspace import Workspace, clear_leftovers, folder_of, require_folder
 from labelchef.store import campaign_table, lease_table
 from labelchef.store.rows import CampaignRow
@@ -290,12 +291,8 @@ class Worker:
                 if job is not None:
                     self._jobs[row.public_id] = job
                     self._served[row.public_id] = max(self._served.values(), default=0) + 1
-                    self._ws.runs.begin(
-                        job.run,
-                        partial(self._work, job, row),
-                        over=partial(self._over, job, row),
-                        explain=partial(self._note, job.campaign, job.lease),
-                    )
+                    job.run.explain = partial(self._note, job.campaign, job.lease)
+                    self._ws.runs.begin(job.run, partial(self._work, job, row), partial(self._over, job, row))
             self._share(rows, others)
         return bool(self._jobs)
 
@@ -400,7 +397,7 @@ class Worker:
         self._elsewhere.discard(job.campaign)
 
     def _over(self, job: _Job, row: CampaignRow, run: Run[None]) -> None:
-        if run.state is RunState.STOPPED:
+        if run.state is JobState.CANCELLED:
             trained.forget(self._ws, row.id)  # what it has computed so far belongs to no round
         del self._jobs[job.campaign]
         self._ws.signal.notify()
@@ -412,9 +409,8 @@ class Worker:
         for row in self._campaigns():
             if row.id not in self._mapped and row.public_id in self._leases and row.state == CampaignState.RUNNING:
                 self._mapped.add(row.id)
-                self._mapping = self._ws.runs.begin(
-                    Run(f"map:{row.public_id}"), partial(self._map, row.public_id), explain=partial(self._no_map, row)
-                )
+                run = Run[None](f"map:{row.public_id}", explain=partial(self._no_map, row))
+                self._mapping = self._ws.runs.begin(run, partial(self._map, row.public_id))
                 return
 
     def _map(self, campaign: str, _run: Run[None]) -> None:

@@ -19,10 +19,11 @@ from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ConflictError, LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
+from labelchef.domain.jobs import JobState
 from labelchef.intake.raw import Raw
 from labelchef.services.intake import folders
 from labelchef.services.leases import INTAKE
-from labelchef.services.running import Run, RunState, problem_of, told_by
+from labelchef.services.running import Run, problem_of, told_by
 from labelchef.services.sharing import Turn
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposals
@@ -110,7 +111,7 @@ def find(ws: Workspace, intake: str) -> Job | None:
         if job is None:
             return None
         run = job.run
-        return replace(job, working=None if run is None or run.state is not RunState.RUNNING else run.working)
+        return replace(job, working=None if run is None or run.state is not JobState.RUNNING else run.working)
 
 
 def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patience: float = PATIENCE) -> None:
@@ -127,7 +128,7 @@ def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patienc
         with known.turn:
             if job.run is not run or known.get(intake) is not job:
                 return  # nobody wants it any more
-            if run.state is RunState.STOPPED:  # somebody in another process wants it to end
+            if run.state is JobState.CANCELLED:  # somebody in another process wants it to end
                 del known[intake]
             else:
                 _keep(known, job, run)
@@ -142,10 +143,11 @@ def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patienc
         if lease is None:
             job.state = IntakeState.READY
             raise ConflictError("another process works on these files; try again in a moment", code="intake_state")
-        run = job.run = Run[Outcome](name, lease, str(state))
+        run = job.run = Run[Outcome](
+            name, lease, str(state), explain=partial(problem_of, what="the work on these files")
+        )
         job.state, job.problem, lease.told = state, None, {"state": str(state)}
-        explain = partial(problem_of, what="the work on these files")
-        ws.runs.begin(run, done, over=over, explain=explain)
+        ws.runs.begin(run, done, over)
     run.wait(patience)
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ from labelchef.services.campaigns import trained
 from labelchef.services.campaigns.access import find, looking
 from labelchef.services.export import exchange, take_home
 from labelchef.services.leases import JOB, Lease
-from labelchef.services.running import Run, RunState, give_way, problem_of, told_by
+from labelchef.services.running import Run, give_way, problem_of, told_by
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
 from labelchef.store import job_table, round_table
@@ -224,14 +225,15 @@ class JobRunner:
             lease = self._ws.leases.take(f"{JOB}{row.public_id}")
             if lease is None:
                 continue
+            run = self._ws.runs.keep(Run[Outcome](lease.name, lease))
             try:
                 with self._ws.writing() as connection:
                     begun: JobValues = {"state": JobState.RUNNING, "started_at": time.time()}
                     taken = job_table.move_job(connection, row.id, JobState.WAITING, **begun)
                 if taken:  # else it was cancelled, or done by another worker, meanwhile
-                    with self._ws.runs.kept(Run[Outcome](lease.name, lease)) as run:
-                        self._work(row, campaign, run, lease)
+                    self._work(row, campaign, run, lease)
             finally:
+                self._ws.runs.drop(lease.name)
                 self._ws.leases.give_back(lease, forget=True)
             tidy(self._ws)
             return True
@@ -251,9 +253,10 @@ class JobRunner:
                 made.file.chmod(PRIVATE_FILE)
             return made
 
-        run.do(work, explain=lambda error: problem_of(error, f"the job {row.kind}"))
-        ended: JobValues = {"state": _ENDS[run.state], "ended_at": time.time()}
-        if run.state is RunState.STOPPED and (self._halt.is_set() or lease.lost.is_set()):
+        run.explain = partial(problem_of, what=f"the job {row.kind}")
+        run.do(work)
+        ended: JobValues = {"state": run.state, "ended_at": time.time()}
+        if run.state is JobState.CANCELLED and (self._halt.is_set() or lease.lost.is_set()):
             ended["state"] = JobState.INTERRUPTED
         if run.problem is not None:
             ended["problem"] = run.problem
@@ -266,13 +269,6 @@ class JobRunner:
             ended["file"], ended["bytes"] = made.file.name, made.file.stat().st_size
         with self._ws.writing() as connection:
             job_table.move_job(connection, row.id, JobState.RUNNING, **ended)
-
-
-_ENDS = {
-    RunState.DONE: JobState.DONE,
-    RunState.STOPPED: JobState.CANCELLED,
-    RunState.FAILED: JobState.FAILED,
-}
 
 
 def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT_DAYS) -> int:

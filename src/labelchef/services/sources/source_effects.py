@@ -29,12 +29,13 @@ from labelchef.domain.campaigns import CampaignState, ItemContent, SplitName
 from labelchef.domain.errors import ConflictError, NotFoundError
 from labelchef.domain.files import whole_file
 from labelchef.domain.intake import Working
+from labelchef.domain.jobs import JobState
 from labelchef.domain.records import Heard
 from labelchef.domain.stopping_work import go_on
 from labelchef.services.campaigns.access import changing, find, looking
 from labelchef.services.campaigns.contents import content_of
 from labelchef.services.campaigns.trained import data_of, source_names
-from labelchef.services.running import Run, RunState, problem_of
+from labelchef.services.running import Run, problem_of
 from labelchef.services.shared import writing_to
 from labelchef.services.sharing import Turn
 from labelchef.services.sources import campaign_rules, sources
@@ -146,12 +147,9 @@ def _start(ws: Workspace, row: CampaignRow, job: _Job, patience: float) -> None:
     """Compute in the background, in the place of what this process computes for the campaign."""
     ws.memory.of(_Jobs)[row.public_id] = job
     late, watch = job.run.began + MOST_SECONDS, _Watch(ws, row, job)
-    ws.runs.begin(
-        job.run,
-        lambda run: _compute(ws, row.public_id, job.proposal, run),
-        explain=partial(problem_of, what="the effect of other sources"),
-        unwanted=lambda: watch.stopped() or time.monotonic() > late,
-    )
+    job.run.explain = partial(problem_of, what="the effect of other sources")
+    job.run.unwanted = lambda: watch.stopped() or time.monotonic() > late
+    ws.runs.begin(job.run, lambda run: _compute(ws, row.public_id, job.proposal, run))
     job.run.wait(patience)
 
 
@@ -214,7 +212,7 @@ def cancel(ws: Workspace, campaign: str) -> Progress:
     """Give up an effect that is being computed."""
     row = find(ws, campaign)
     job = _job(ws, row)
-    if job.run.state is RunState.RUNNING:
+    if job.run.state is JobState.RUNNING:
         _note(ws, row, job.turn, job.proposal, cancelled=True)
     job.run.stop.set()
     job.run.wait(1.0)
@@ -228,7 +226,7 @@ def _job(ws: Workspace, row: CampaignRow) -> _Job:
         job = _Job(proposal, turn, Run(f"effect:{row.public_id}"))
         if cancelled:
             job.run.stop.set()
-            job.run.state, job.run.ended = RunState.STOPPED, job.run.began
+            job.run.state, job.run.ended = JobState.CANCELLED, job.run.began
         else:
             _start(ws, row, job, 0.3)
     if job is None:
@@ -236,17 +234,9 @@ def _job(ws: Workspace, row: CampaignRow) -> _Job:
     return job
 
 
-_STATES = {
-    RunState.RUNNING: EffectState.RUNNING,
-    RunState.DONE: EffectState.DONE,
-    RunState.STOPPED: EffectState.CANCELLED,
-    RunState.FAILED: EffectState.FAILED,
-}
-
-
 def _told(ws: Workspace, row: CampaignRow, job: _Job) -> Progress:
     run, found = job.run, job.run.found
-    state, problem = _STATES[run.state], run.problem
+    state, problem = EffectState(run.state.value), run.problem
     if state is EffectState.CANCELLED and not run.stop.is_set():
         state, problem = EffectState.FAILED, f"it was not computed within {MOST_SECONDS:.0f} seconds"
     now = run.working or Working("waiting", 0, 0)
