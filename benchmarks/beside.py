@@ -20,7 +20,8 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.workspace import Workspace, open_workspace
 

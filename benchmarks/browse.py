@@ -23,7 +23,7 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns
+from labelchef.services.campaigns import campaigns
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
 

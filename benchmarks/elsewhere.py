@@ -22,8 +22,8 @@ from benchmarks.restart import label
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.rebuild import Verdict
 from labelchef.domain.settings import Settings
-from labelchef.services import trained
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.campaigns import create_campaign
 from labelchef.services.workspace import open_workspace
 from labelchef.store import campaign_table
 

@@ -23,7 +23,8 @@ from rich.console import Console
 from starlette.types import Message
 
 from benchmarks.serving import SLUG, Server, make_team
-from labelchef.services import importing, worker
+from labelchef.services import worker
+from labelchef.services.intake import importing
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
 from labelchef.web.app import create_app

@@ -129,7 +129,7 @@ class Watched:
 
 def create(home: Path, database: str | None, files: Path) -> dict[str, Any]:
     """Make the campaign, then people."""
-    from labelchef.services import campaigns
+    from labelchef.services.campaigns import campaigns
     from labelchef.services.people import accounts
     from labelchef.services.workspace import open_workspace
 
@@ -149,10 +149,10 @@ def create(home: Path, database: str | None, files: Path) -> dict[str, Any]:
 
 def steps(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The first model and three batches: seconds of every step of the worker, and of `next` and votes without a server."""
+    from labelchef.services.campaigns.access import find
+    from labelchef.services.campaigns.trained import due_step, lease_name, step
     from labelchef.services.labelling.tasks import next_tasks
     from labelchef.services.labelling.votes import cast_vote
-    from labelchef.services.people.access import find
-    from labelchef.services.trained import due_step, lease_name, step
     from labelchef.services.workspace import open_workspace
 
     found: dict[str, list[float]] = {}
@@ -175,8 +175,8 @@ def steps(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
 
 def restart(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The trained state of a new process."""
-    from labelchef.services.people.access import find
-    from labelchef.services.trained import trained_now
+    from labelchef.services.campaigns.access import find
+    from labelchef.services.campaigns.trained import trained_now
     from labelchef.services.workspace import open_workspace
 
     with open_workspace(home, database) as ws, Watched() as watched:
@@ -186,7 +186,7 @@ def restart(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
 
 def export(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The data set as CSV."""
-    from labelchef.services.take_home import export_dataset
+    from labelchef.services.export.take_home import export_dataset
     from labelchef.services.workspace import open_workspace
 
     with open_workspace(home, database) as ws, tempfile.TemporaryDirectory(dir=home) as folder, Watched() as watched:

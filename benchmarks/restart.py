@@ -14,10 +14,10 @@ from rich.console import Console
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.rebuild import rebuild
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns.campaigns import create_campaign
+from labelchef.services.campaigns.trained import data_of, ledger_of, trained_now
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import data_of, ledger_of, trained_now
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table

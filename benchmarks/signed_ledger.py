@@ -15,12 +15,12 @@ from rich.console import Console
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.settings import Settings
 from labelchef.ledger.links import check_links
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign
+from labelchef.services.export.proof import write_ledger
+from labelchef.services.export.verifying import verify_ledger
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.proof import write_ledger
-from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
 

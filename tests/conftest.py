@@ -14,9 +14,9 @@ import pytest
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.encoders import images, sentences, specs
 from labelchef.engines import Engine, MemoryEngine
-from labelchef.services import trained
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.trained import ReplayOutcome
 from labelchef.services.people import accounts
-from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace, open_workspace
 from tests import profiles
 from tests.commands import commands
@@ -74,7 +74,7 @@ def held_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     def halfway(ws: Workspace, campaign: str, tell: Callable[[ReplayedRound], None]) -> ReplayOutcome:
         def wait(one: ReplayedRound) -> None:
             tell(one)
-            while not any(working.stop.wait(0.01) for working in ws.jobs.values()):
+            while not any(run.stop.wait(0.01) for run in ws.runs.named("job:")):
                 pass
 
         return replay(ws, campaign, wait)

@@ -7,9 +7,9 @@ import numpy as np
 
 from labelchef.domain.settings import Settings
 from labelchef.intake.detecting import Given
+from labelchef.services.intake.starting import look, start_campaign
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.starting import look, start_campaign
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import Rule, rule_of, rules_as_text

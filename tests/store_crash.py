@@ -16,12 +16,12 @@ from typing import Any
 from labelchef.domain.campaigns import CampaignState, Waiting
 from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_campaign, list_campaigns, status
-from labelchef.services.exchange import export_labels
-from labelchef.services.labelling.decisions import ledger, reopen
+from labelchef.services.campaigns.campaigns import create_campaign, list_campaigns, status
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.export.exchange import export_labels
+from labelchef.services.items.decisions import ledger, reopen
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import folder_of, open_workspace
 from labelchef.store import arrays, campaign_table

@@ -20,11 +20,11 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign
+from labelchef.services.campaigns.trained import lease_name, step
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import lease_name, step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 

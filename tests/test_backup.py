@@ -20,12 +20,12 @@ from labelchef.cli.main import app
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.services import backup as module
 from labelchef.services.backup import backup, check_backup, restore_backup
-from labelchef.services.campaigns import list_campaigns, status, summary
+from labelchef.services.campaigns.campaigns import list_campaigns, status, summary
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.export.proof import write_ledger
+from labelchef.services.export.verifying import verify_ledger
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
-from labelchef.services.proof import write_ledger
-from labelchef.services.trained import replay
-from labelchef.services.verifying import verify_ledger
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import dump
 from labelchef.store.database import open_database

@@ -18,13 +18,14 @@ from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, It
 from labelchef.domain.campaigns import CampaignState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, proof, trained, verifying, worker
-from labelchef.services.browsing import actions, items, numbers, similar
-from labelchef.services.browsing.actions import Wanted
-from labelchef.services.labelling import decisions
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, numbers, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.export import proof, verifying
+from labelchef.services.items import actions, decisions, items, similar
+from labelchef.services.items.actions import Wanted
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, open_workspace
 from labelchef.store import search, vote_table
 from tests.source_support import voted
@@ -412,7 +413,7 @@ def _proven(ws: Workspace, slug: str, tmp_path: Path) -> None:
     """Replay, restart and the proof of the ledger agree with what happened."""
     assert trained.replay(ws, slug).agrees
     before = trained.trained_now(ws, find(ws, slug)).labels_hash
-    ws.trained.clear()
+    ws.memory.clear()
     assert trained.trained_now(ws, find(ws, slug)).labels_hash == before
     path = tmp_path / "ledger.jsonl"
     proof.write_ledger(ws, slug, path)
@@ -492,7 +493,7 @@ def test_a_finished_campaign_goes_on_where_items_are_sent_to_people(ws: Workspac
 
 def test_positions_are_found_where_ids_are_not_in_order(ws: Workspace, campaign: str, tmp_path: Path) -> None:
     """Items of two campaigns may have been inserted at the same time."""
-    from labelchef.services.browsing.standing import Positions
+    from labelchef.services.items.standing import Positions
 
     with ws.reading() as connection:
         found = Positions(connection, find(ws, campaign), SplitName.TRAIN)

@@ -14,8 +14,8 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, Decisions, SelectionDiagnostics, Votes
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, trained
-from labelchef.services.people.access import find
+from labelchef.services.campaigns import campaigns, trained
+from labelchef.services.campaigns.access import find
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table, round_table
@@ -25,7 +25,7 @@ from tests.store_support import label_all, make, small_data, tasks
 def trail_of(ws: Workspace, campaign: str) -> AuditTrail:
     """As a session has it that is built from the ledger."""
     row = find(ws, campaign)
-    ws.forget(row.id)
+    trained.forget(ws, row.id)
     return trained.trained_now(ws, row).session.audited()
 
 
@@ -129,7 +129,7 @@ def test_a_campaign_of_the_rule_that_was_removed_says_so_and_goes_on_with_anothe
         row = find(ws, campaign)
         stored = replace(row.settings, stop="MaxRounds(9) | Certified(0.9, level=0.99)")
         campaign_table.update_campaign(connection, row.id, settings=stored)
-    ws.trained.clear()
+    ws.memory.clear()
     with pytest.raises(
         InvalidInputError, match=r"Certified was removed.*expected another rule, such as Audited"
     ) as told:

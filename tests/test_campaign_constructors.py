@@ -3,8 +3,8 @@
 import pytest
 
 from labelchef.constructors import CONSTRUCTORS
-from labelchef.services.campaigns import rounds
-from labelchef.services.trained import replay
+from labelchef.services.campaigns.campaigns import rounds
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import label_all, make
@@ -15,7 +15,7 @@ def test_a_campaign_outlives_its_process_with_every_constructor(ws: Workspace, c
     campaign = make(ws, constructor=constructor)
     label_all(ws, campaign, "ann")
     advance(ws, campaign)
-    ws.trained.clear()  # as a new process finds it
+    ws.memory.clear()  # as a new process finds it
     label_all(ws, campaign, "ann")
     advance(ws, campaign)
     assert [row.number for row in rounds(ws, campaign)] == [0, 1, 2, 3]

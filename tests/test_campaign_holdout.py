@@ -14,12 +14,13 @@ from labelchef.campaign.training_rows import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
-from labelchef.services import exchange, trained
-from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
-from labelchef.services.charts import frames
-from labelchef.services.people.access import find
-from labelchef.services.progress import progress
-from labelchef.services.trained import ledger_of, replay
+from labelchef.services.campaigns import trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign, rounds, settings, status, summary
+from labelchef.services.campaigns.charts import frames
+from labelchef.services.campaigns.progress import progress
+from labelchef.services.campaigns.trained import ledger_of, replay
+from labelchef.services.export import exchange
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
@@ -65,7 +66,7 @@ def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
     before = [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)]
     outcome = replay(ws, campaign)
     assert outcome.agrees, outcome.message
-    ws.trained.clear()
+    ws.memory.clear()
     label_all(ws, campaign, "ann", n=170)
     assert [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)][: len(before) - 1] == before[:-1]
     with ws.reading() as connection:

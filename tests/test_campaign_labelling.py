@@ -21,13 +21,13 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.services.campaigns import change_settings, pause, resume, rounds, status
-from labelchef.services.importing import import_votes
-from labelchef.services.labelling.decisions import conflicts, ledger, resolve
+from labelchef.services.campaigns.campaigns import change_settings, pause, resume, rounds, status
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.intake.importing import import_votes
+from labelchef.services.items.decisions import conflicts, ledger, resolve
 from labelchef.services.labelling.tasks import next_tasks, skip, task
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.people import accounts
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, one_step, small_data, tasks, truth_of, waits

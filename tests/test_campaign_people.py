@@ -23,16 +23,17 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services import exchange
-from labelchef.services.campaigns import list_campaigns, status
-from labelchef.services.charts import map2d
-from labelchef.services.importing import import_votes
-from labelchef.services.labelling.decisions import ledger, reopen, resolve
+from labelchef.services.campaigns.access import row_of
+from labelchef.services.campaigns.campaigns import list_campaigns, status
+from labelchef.services.campaigns.charts import map2d
+from labelchef.services.campaigns.progress import agreement, cohen_kappa, fleiss_kappa, progress
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.export import exchange
+from labelchef.services.intake.importing import import_votes
+from labelchef.services.items.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
-from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, progress
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.oracles import STEERED
@@ -133,7 +134,7 @@ def test_wrong_passwords_of_many_addresses_slow_down_and_lock_nobody_out(ws: Wor
     accounts.set_password(ws, "bob", "another long horse")
     assert accounts._device(None, [other]) is None
     with ws.reading() as connection:
-        assert accounts._device(accounts.row_of(connection, "bob"), [other]) is None, "a new password ends marks"
+        assert accounts._device(row_of(connection, "bob"), [other]) is None, "a new password ends marks"
 
 
 def test_a_person_has_a_limited_number_of_tokens(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from labelchef.domain.campaigns import CampaignState, Origin, RoundKind, WaitRea
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.domain.settings import Settings
 from labelchef.ledger.sql import SqlLedger
-from labelchef.services.campaigns import (
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import (
     change_settings,
     create_campaign,
     pause,
@@ -24,11 +25,10 @@ from labelchef.services.campaigns import (
     stop,
     summary,
 )
-from labelchef.services.labelling.decisions import ledger, reopen, resolve
+from labelchef.services.campaigns.trained import lease_name, replay
+from labelchef.services.items.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import lease_name, replay
 from labelchef.services.worker import Worker, advance, wait_for_change
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, tasks, truth_of, wait_until, waits
@@ -274,7 +274,7 @@ def test_a_campaign_that_another_process_works_on_is_left_to_it(tmp_path: Path) 
         made = create_campaign(ws, "Other", small_data(), Settings(), "lead")
     code = (
         "import sys; from pathlib import Path; from labelchef.services.workspace import open_workspace\n"
-        "from labelchef.services.trained import lease_name; from labelchef.services.people.access import find\n"
+        "from labelchef.services.campaigns.trained import lease_name; from labelchef.services.campaigns.access import find\n"
         "with open_workspace(Path(sys.argv[1])) as ws, ws.leases.holding(lease_name(find(ws, sys.argv[2]))):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )

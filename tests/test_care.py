@@ -13,10 +13,11 @@ from labelchef.campaign import rebuild
 from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services import campaigns, care, discussions, guidelines, making, trained
-from labelchef.services.labelling import decisions, votes
+from labelchef.services.campaigns import campaigns, care, guidelines, making, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.items import decisions
+from labelchef.services.labelling import discussions, votes
 from labelchef.services.people import accounts
-from labelchef.services.people.access import find
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
 from labelchef.store import campaign_table, removal
@@ -263,7 +264,7 @@ def test_a_copy_has_the_data_and_other_settings(ws: Workspace) -> None:
     care.delete(ws, slug, "lead", confirm="Old", now=True)
     care.purge(ws)
     for one in (plain.slug, known.slug):  # files were shared, not taken along
-        ws.trained.clear()
+        ws.memory.clear()
         assert label_all(ws, one, "ann") > 0
         assert trained.replay(ws, one).agrees
     with pytest.raises(InvalidInputError):

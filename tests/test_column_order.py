@@ -12,9 +12,9 @@ from labelchef import LabelCleaner
 from labelchef.campaign.data import find_files, read_files
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_from_folder
+from labelchef.services.campaigns.campaigns import create_from_folder
 from labelchef.services.clean import Answers, clean
-from labelchef.services.exchange import export_model
+from labelchef.services.export.exchange import export_model
 from labelchef.services.predicting import predict
 from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace

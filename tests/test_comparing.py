@@ -21,9 +21,9 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AS_ASKED, Cell, Comparison, Gain, Standing
 from labelchef.selectors.ranking import RankingSelector
-from labelchef.services import campaigns, trained
+from labelchef.services.campaigns import campaigns, trained
 from labelchef.services.compare import comparing, comparison_files
-from labelchef.services.labelling import decisions
+from labelchef.services.items import decisions
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace

@@ -19,19 +19,19 @@ from labelchef.domain.records import Batch
 from labelchef.domain.settings import Settings
 from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
-from labelchef.services import exchange, take_home
-from labelchef.services.browsing.actions import Wanted, act
-from labelchef.services.browsing.items import detail
-from labelchef.services.campaigns import summary
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import summary
+from labelchef.services.campaigns.trained import data_of, forget, replay, trained_now
 from labelchef.services.clean import PROOF, Answers, clean
-from labelchef.services.importing import import_votes
-from labelchef.services.labelling.decisions import resolve
+from labelchef.services.export import exchange, take_home
+from labelchef.services.export.proof import export_ledger
+from labelchef.services.export.verifying import verify_ledger
+from labelchef.services.intake.importing import import_votes
+from labelchef.services.items.actions import Wanted, act
+from labelchef.services.items.decisions import resolve
+from labelchef.services.items.items import detail
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.proof import export_ledger
-from labelchef.services.trained import data_of, replay, trained_now
-from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store.tables import ArrayFile, Item
@@ -196,7 +196,7 @@ def test_a_campaign_asks_one_of_them_and_exports_label_all(ws: Workspace, tmp_pa
     assert table["origin"].tolist()[59:63] == ["people", "people", "people", "trusted"]
     assert table["probability"].tolist()[60:63] == [1.0, 1.0, 1.0]
     assert replay(ws, campaign).agrees
-    ws.forget(find(ws, campaign).id)
+    forget(ws, find(ws, campaign).id)
     assert trained_now(ws, find(ws, campaign)).session.labels.silent[60:63].all()
     assert verify_ledger(export_ledger(ws, campaign, tmp_path / "ledger.jsonl"), data=path).intact
 
@@ -224,7 +224,7 @@ def test_a_campaign_that_an_earlier_version_made_has_none(ws: Workspace) -> None
     with ws.writing() as connection:
         connection.execute(sa.delete(ArrayFile).where(ArrayFile.c.name == "copies"))
         connection.execute(sa.update(Item).where(Item.c.key == "62").values(label=None))
-    ws.forget(find(ws, campaign).id)
+    forget(ws, find(ws, campaign).id)
     assert data_of(ws, find(ws, campaign)).copies is None
 
 

@@ -16,7 +16,7 @@ from labelchef.intake.joining import join
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
 from labelchef.io import tables
-from labelchef.services import exchange, take_home
+from labelchef.services.export import exchange, take_home
 from labelchef.services.workspace import open_workspace
 from tests.store_support import make
 from tests.test_take_home import sourced_data

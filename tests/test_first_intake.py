@@ -22,8 +22,8 @@ from labelchef.intake.raw import Raw
 from labelchef.intake.telling import rows_told
 from labelchef.io.tables import write_table
 from labelchef.model import EncodedClassifier
+from labelchef.services.intake.starting import look
 from labelchef.services.predicting import predict
-from labelchef.services.starting import look
 from tests.commands import commands
 
 N, TRUSTED = 80, 30

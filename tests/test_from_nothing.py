@@ -21,7 +21,7 @@ from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import Decisions, Votes
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, NOT_YET
-from labelchef.services import exchange, take_home
+from labelchef.services.export import exchange, take_home
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance

@@ -13,7 +13,7 @@ import pytest
 from labelchef.domain.errors import InvalidInputError
 from labelchef.intake.detecting import Given
 from labelchef.intake.raw import Raw
-from labelchef.services.starting import look
+from labelchef.services.intake.starting import look
 from labelchef.sources.functions import apply_functions, load_functions, read_label_matrix
 
 FRAME = pd.DataFrame(

@@ -13,11 +13,13 @@ from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledE
 from labelchef.domain.settings import Settings
 from labelchef.intake.detecting import Given
 from labelchef.ledger.links import check_links
-from labelchef.services import campaigns, discussions, guidelines, worker
-from labelchef.services.labelling.decisions import ledger, resolve
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, guidelines
+from labelchef.services.intake.starting import look, start_campaign
+from labelchef.services.items.decisions import ledger, resolve
+from labelchef.services.labelling import discussions
 from labelchef.services.labelling.tasks import media, next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.starting import look, start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, guidance_table
 from tests.store_support import label_all, make, small_data, tasks, waits

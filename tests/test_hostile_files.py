@@ -33,8 +33,8 @@ from labelchef.intake.joining import join
 from labelchef.io import formats, spreadsheets, tables
 from labelchef.io.messages import unpacked_size
 from labelchef.model import load_model
-from labelchef.services import exchange
-from labelchef.services.importing import import_votes
+from labelchef.services.export import exchange
+from labelchef.services.intake.importing import import_votes
 from labelchef.services.workspace import open_workspace
 from labelchef.sources.functions import read_label_matrix
 from tests import fuzz_files, hostile_files

@@ -10,13 +10,13 @@ from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange import prodigy
 from labelchef.exchange.records import Record, RecordSet
-from labelchef.services import take_home
-from labelchef.services.campaigns import change_settings, status
-from labelchef.services.importing import import_votes, write_lines
-from labelchef.services.labelling.decisions import ledger, reopen, resolve
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import change_settings, status
+from labelchef.services.campaigns.trained import forget, replay
+from labelchef.services.export import take_home
+from labelchef.services.intake.importing import import_votes, write_lines
+from labelchef.services.items.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store.campaign_table import keys_between
@@ -90,7 +90,7 @@ def test_a_message_says_what_became_of_each_line(ws: Workspace, tmp_path: Path) 
     ]
     cast_vote(ws, campaign, "ann", asked, "ham")
     advance(ws, campaign)
-    ws.forget(find(ws, campaign).id)  # as after a restart
+    forget(ws, find(ws, campaign).id)  # as after a restart
     label_all(ws, campaign, "ann", "bob")
     assert replay(ws, campaign).agrees
     more = [(once, "yan", "ham"), (once, "xia", "spam"), (once, "uma", "spam"), (once, "wu", "spam")]

@@ -12,7 +12,7 @@ from labelchef.cli.main import app
 from labelchef.domain.cluster_address import ADDRESS
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import change_settings, list_campaigns, settings
+from labelchef.services.campaigns.campaigns import change_settings, list_campaigns, settings
 from labelchef.services.workspace import open_workspace
 from tests.store_support import make
 

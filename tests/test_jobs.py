@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.jobs import Job, JobKind, JobState
-from labelchef.services import campaigns, care, jobs
+from labelchef.services.campaigns import campaigns, care
+from labelchef.services.jobs import jobs
 from labelchef.services.worker import Worker
 from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import job_table

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from labelchef.domain.campaigns import SplitName, Waiting, WaitReason
-from labelchef.services.campaigns import change_settings
+from labelchef.services.campaigns.campaigns import change_settings
 from labelchef.services.labelling import kept, votes
 from labelchef.services.labelling.tasks import next_tasks, skip
 from labelchef.services.labelling.votes import cast_vote, undo_vote, vote_and_next

@@ -18,13 +18,15 @@ from labelchef.domain.intake import IntakeState, Progress, Working
 from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
 from labelchef.engines.cluster.workers import ClusterError
-from labelchef.services import care, jobs, trained
-from labelchef.services.campaigns import create_campaign, status, summary
+from labelchef.services.campaigns import care, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign, status, summary
+from labelchef.services.campaigns.trained import lease_name, replay, step
 from labelchef.services.intake import jobs as intake_jobs
 from labelchef.services.intake import steps
+from labelchef.services.jobs import jobs
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease, Leases
-from labelchef.services.people.access import find
-from labelchef.services.trained import lease_name, replay, step
+from labelchef.services.running import Run
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import lease_table
@@ -159,7 +161,7 @@ def test_a_hung_worker_does_not_fail_what_another_has_taken_over(
     assert find(one, campaign) == before, "a command"
     worker, late = Worker(one), Lease(name, 1)
     for error in (RuntimeError("late"), ClusterError("late")):
-        worker._note(campaign, error, late)
+        worker._note(campaign, late, error)
         assert find(one, campaign) == before, "a worker"
 
 
@@ -241,9 +243,9 @@ def test_a_job_is_seen_and_cancelled_from_another_process(
     def endless(*given: object) -> jobs.Outcome:
         from labelchef.domain.stopping_work import go_on
 
-        working = given[-1]
-        assert isinstance(working, jobs.Working)
-        working.tell(0.25, "a quarter is done")
+        run = given[-1]
+        assert isinstance(run, Run)
+        run.tell("a quarter is done", 1, 4)
         begun.set()
         while True:
             go_on()

@@ -22,9 +22,9 @@ from labelchef.ledger import Ledger, MemoryLedger
 from labelchef.ledger.conversion import record_as_json, record_from_json
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.ledger.sql import SqlLedger
-from labelchef.services import campaigns
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.trained import forget, ledger_of, state_of, trained_now
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import ledger_of, trained_now
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
 from tests.store_support import PostgresServer, small_data, truth_of
@@ -112,7 +112,7 @@ class InSql(Kept):
         return Stepper(
             self.ledger,
             lambda: trained_now(self.ws, self.row).session,
-            lambda: self.ws.forget(self.row.id),
+            lambda: forget(self.ws, self.row.id),
             MajorityVote(),
         )
 
@@ -122,7 +122,7 @@ class InSql(Kept):
             cast_vote(self.ws, self.campaign, "ann", str(item), None if label < 0 else label)
 
     def again(self) -> Session:
-        self.ws.trained.clear()
+        self.ws.memory.clear()
         return trained_now(self.ws, self.row).session
 
 
@@ -302,7 +302,7 @@ def test_a_session_that_ran_ahead_of_its_ledger_is_dropped(tmp_path: Path, monke
         with monkeypatch.context() as patch:
             patch.setattr(type(kept.ledger), "close", lambda *_: False)
             assert kept.stepper.step() is Step.CLOSE
-        assert kept.row.id not in ws.trained
+        assert state_of(ws, kept.row.id) is None
         assert kept.stepper.step() is Step.CLOSE
         assert [record.spent for record in kept.ledger.rounds()] == [0, 4]
 

@@ -23,7 +23,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import FileRole
 from labelchef.intake.detecting import Given
 from labelchef.intake.raw import Raw
-from labelchef.services.starting import look
+from labelchef.services.intake.starting import look
 from labelchef.sources import asking
 from labelchef.sources.asking import Asked, Endpoint, Limits, ask, estimate
 from labelchef.sources.llm import (

@@ -15,9 +15,10 @@ from labelchef.campaign.start import check, new_session
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, Decisions, Heard, Votes
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, proof, trained
-from labelchef.services.people.access import find
-from labelchef.services.verifying import verify_ledger
+from labelchef.services.campaigns import campaigns, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.export import proof
+from labelchef.services.export.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted

@@ -15,7 +15,9 @@ from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import harms, source_facts, source_report
 from labelchef.domain.learning import FEWEST_VOTES
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, sources, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.sources import sources
 from labelchef.services.workspace import open_workspace
 
 FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "tol": 1e-3, "budget": 60, "batch_size": 20}

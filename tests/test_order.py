@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from labelchef.campaign.rebuild import Verdict, replay
 from labelchef.core.order import TIE, Ties, grouped, smallest
 from labelchef.domain.settings import Settings
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import data_of, ledger_of
 from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.people.access import find
-from labelchef.services.trained import data_of, ledger_of
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data
 
@@ -44,7 +44,7 @@ def test_ties_follow_the_preference_within_the_tolerance_only() -> None:
 _REPLAY = """
 import json, sys
 from pathlib import Path
-from labelchef.services import trained
+from labelchef.services.campaigns import trained
 from labelchef.services.workspace import open_workspace
 with open_workspace(Path(sys.argv[1])) as ws:
     outcome = trained.replay(ws, "small")

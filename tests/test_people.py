@@ -20,8 +20,8 @@ from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Decisions, Votes
 from labelchef.domain.settings import Settings
-from labelchef.services.doubts import doubts
-from labelchef.services.labelling.decisions import resolve
+from labelchef.services.items.decisions import resolve
+from labelchef.services.items.doubts import doubts
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance

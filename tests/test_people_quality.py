@@ -12,14 +12,15 @@ from labelchef.domain.campaigns import Role, Task, Waiting
 from labelchef.domain.duties import Duty
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns
-from labelchef.services.labelling import decisions, duties, gold
+from labelchef.services.campaigns import campaigns, duties
+from labelchef.services.campaigns.progress import progress_for
+from labelchef.services.export.proof import write_ledger
+from labelchef.services.export.verifying import verify_ledger
+from labelchef.services.items import decisions
+from labelchef.services.labelling import gold
 from labelchef.services.labelling import tasks as handing
 from labelchef.services.labelling.votes import cast_vote, undo_vote, vote_and_next
 from labelchef.services.people import accounts
-from labelchef.services.progress import progress_for
-from labelchef.services.proof import write_ledger
-from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table, gold_table
@@ -157,7 +158,7 @@ def test_gold_runs_out_at_half_of_the_trusted_samples(ws: Workspace) -> None:
         advance(ws, slug)
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, slug)
-        assert len(golds) + gold.left_for(connection, row, "ann") <= 22
+        assert len(golds) + gold.left_for(ws.memory, connection, row, "ann") <= 22
         assert len({t.content.text for t in golds}) == len(golds)
 
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from labelchef.campaign.rebuild import Verdict
-from labelchef.services.campaigns import change_settings
-from labelchef.services.people.access import find
-from labelchef.services.source_effects import Proposal, apply
-from labelchef.services.trained import replay, trained_now
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import change_settings
+from labelchef.services.campaigns.trained import forget, replay, trained_now
+from labelchef.services.sources.source_effects import Proposal, apply
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.rule_campaigns import label_batch, make
 
 
 def kill(ws: Workspace, campaign: str) -> None:
     """What a process that ends leaves of the trained state."""
-    ws.forget(find(ws, campaign).id)
+    forget(ws, find(ws, campaign).id)
 
 
 @pytest.mark.parametrize("selector", ["margin", "infl"])

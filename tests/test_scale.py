@@ -24,12 +24,14 @@ from labelchef.domain.files import locked_folder
 from labelchef.domain.settings import Settings
 from labelchef.io import formats, tables
 from labelchef.io.items_file import ItemsFile, open_items
-from labelchef.services import campaigns, care, making, progress, quality, take_home
-from labelchef.services.browsing import items, numbers
-from labelchef.services.browsing.standing import Positions
+from labelchef.services.campaigns import campaigns, care, making, numbers, progress
+from labelchef.services.campaigns.access import find
+from labelchef.services.export import take_home
+from labelchef.services.items import items
+from labelchef.services.items.standing import Positions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
+from labelchef.services.people import quality
 from labelchef.services.worker import advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, folder_of, open_workspace
 from labelchef.store import campaign_table, removal
@@ -102,7 +104,7 @@ def test_requests_do_not_look_at_all_items(tmp_path: Path, monkeypatch: pytest.M
             slug = make(ws, data=small_data(n), people=2)
             assert find(ws, slug).first_item is not None
             for name, work in requests(ws, slug).items():
-                ws.standings.clear()  # the first look of a process is a request, too
+                ws.memory.clear()  # the first look of a process is a request, too
                 needed.setdefault(n, {})[name] = steps_of_sqlite(ws, work)
     grown = {
         name: (few, needed[3000][name]) for name, few in needed[300].items() if needed[3000][name] > 1.5 * few + 20
@@ -123,7 +125,7 @@ def test_postgresql_finds_items_by_indexes(tmp_path: Path, postgres: Any) -> Non
 
         event.listen(ws.database.engine, "before_cursor_execute", note)
         for work in requests(ws, slug).values():
-            ws.standings.clear()
+            ws.memory.clear()
             work()
         event.remove(ws.database.engine, "before_cursor_execute", note)
         assert len(asked) > 50
@@ -270,7 +272,7 @@ def test_campaigns_and_numbers_of_before_are_shown_as_they_were(ws: Workspace) -
     for name in records.dtype.names or ():
         records[name] = known[name]
     np.save(path, records)
-    ws.standings.clear()
+    ws.memory.clear()
     for few in (items._FEW, 0):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(items, "_FEW", few)
@@ -280,12 +282,12 @@ def test_campaigns_and_numbers_of_before_are_shown_as_they_were(ws: Workspace) -
 def test_a_search_finds_so_many_and_says_so(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     slug = make(ws)
     assert items.page(ws, slug, ItemQuery(q="red")).matches == 60
-    items._searches.clear()
+    ws.memory.clear()
     monkeypatch.setattr(items, "MOST_FOUND", 25)
     found = items.page(ws, slug, ItemQuery(q="red"))
     assert found.matches == 25
     assert any("More than 25 items" in note for note in found.notes)
-    items._searches.clear()
+    ws.memory.clear()
 
 
 @pytest.mark.usefixtures("pieces")

@@ -15,13 +15,14 @@ from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.services import campaigns, charts, exchange, trained
+from labelchef.services.campaigns import campaigns, charts, trained
+from labelchef.services.campaigns.progress import progress
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.clean import Answers, CleanOutcome, clean
-from labelchef.services.labelling import decisions
+from labelchef.services.export import exchange
+from labelchef.services.items import decisions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.progress import progress
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
@@ -196,7 +197,7 @@ def test_votes_come_back_after_a_restart_as_they_stood(ws: Workspace) -> None:
     label_all(ws, campaign, "ann")
     before = records(ws, campaign)
     assert before[:2] == closed
-    ws.trained.clear()  # as a new process finds it
+    ws.memory.clear()  # as a new process finds it
     assert records(ws, campaign) == before
     contrary(ws, campaign, "bob")
     label_all(ws, campaign, "ann")
@@ -218,7 +219,7 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     assert {who for position, who, _ in last if position == third} == {"ann", "lead"}
     assert other not in {position for position, _, _ in last}
     assert (item, "ann", label) in records(ws, campaign)[1]
-    ws.trained.clear()
+    ws.memory.clear()
     assert records(ws, campaign)[2] == last
     assert replay(ws, campaign).agrees
 
@@ -235,7 +236,7 @@ def test_a_campaign_of_a_selector_that_was_removed_says_so_and_goes_on_with_anot
     with ws.writing() as connection:  # as version 0.2 has stored it
         row = campaign_table.find_campaign(connection, campaign)
         campaign_table.update_campaign(connection, row.id, settings=replace(row.settings, selector="active_lab"))
-    ws.trained.clear()
+    ws.memory.clear()
     with pytest.raises(
         InvalidInputError, match=r"'active_lab' was removed.*expected another one, such as 'margin'"
     ) as told:

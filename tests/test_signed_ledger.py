@@ -23,19 +23,18 @@ from labelchef.domain.settings import Settings
 from labelchef.ledger import links
 from labelchef.ledger.links import check_links
 from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
-from labelchef.services import proof
-from labelchef.services.browsing import items
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.clean import Answers, clean
-from labelchef.services.exchange import export_votes
-from labelchef.services.importing import import_votes
+from labelchef.services.export import proof
+from labelchef.services.export.exchange import export_votes
+from labelchef.services.export.take_home import export_dataset
+from labelchef.services.export.verifying import Verdict, verify_ledger
+from labelchef.services.intake.importing import import_votes
+from labelchef.services.items import decisions, items
 from labelchef.services.keys import signing_key
-from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.people import accounts
-from labelchef.services.people.access import find
-from labelchef.services.take_home import export_dataset
-from labelchef.services.trained import replay
-from labelchef.services.verifying import Verdict, verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
 from labelchef.store import chain_table

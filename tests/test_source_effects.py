@@ -13,13 +13,15 @@ from labelchef.campaign.source_effect import effect_of
 from labelchef.domain.campaigns import Task
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.records import Heard
-from labelchef.services import campaigns, proof, source_effects, sources, trained
-from labelchef.services.campaign_rules import kept_rules
+from labelchef.services.campaigns import campaigns, trained
+from labelchef.services.campaigns.access import find
+from labelchef.services.export import proof
+from labelchef.services.export.take_home import dataset, export_dataset
+from labelchef.services.export.verifying import verify_ledger
 from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.people.access import find
-from labelchef.services.source_effects import EffectState, Progress, Proposal, apply, begin, cancel, look
-from labelchef.services.take_home import dataset, export_dataset
-from labelchef.services.verifying import verify_ledger
+from labelchef.services.sources import source_effects, sources
+from labelchef.services.sources.campaign_rules import kept_rules
+from labelchef.services.sources.source_effects import EffectState, Progress, Proposal, apply, begin, cancel, look
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.sources.rules import rule_of, rule_values
@@ -220,7 +222,7 @@ def test_several_text_columns_are_told_apart(tmp_path: Path) -> None:
     import pandas as pd
 
     from labelchef.domain.campaigns import SplitName
-    from labelchef.services.campaign_rules import Kept, _cells, arrays_to_keep
+    from labelchef.services.sources.campaign_rules import Kept, _cells, arrays_to_keep
     from labelchef.sources.rules import rule_of
     from labelchef.store.rows import ItemRow
 

@@ -11,8 +11,10 @@ from labelchef.campaign.source_report import SHOWN, source_report
 from labelchef.campaign.start import new_session
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, exchange, sources
-from labelchef.services.progress import progress
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.progress import progress
+from labelchef.services.export import exchange
+from labelchef.services.sources import sources
 from labelchef.services.workspace import open_workspace
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of

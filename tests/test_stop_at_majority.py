@@ -9,8 +9,8 @@ import numpy as np
 from labelchef.aggregation import MajorityVote, votes_needed
 from labelchef.domain.campaigns import Waiting
 from labelchef.domain.records import Batch, Votes
-from labelchef.services.campaigns import status
-from labelchef.services.importing import import_votes
+from labelchef.services.campaigns.campaigns import status
+from labelchef.services.intake.importing import import_votes
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.worker import advance

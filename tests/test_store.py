@@ -15,10 +15,11 @@ import sqlalchemy as sa
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import MissingExtraError, StoreError
-from labelchef.services import discussions, guidelines
-from labelchef.services.campaigns import list_campaigns, status
+from labelchef.services.campaigns import guidelines
+from labelchef.services.campaigns.campaigns import list_campaigns, status
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.labelling import discussions
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import replay
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import database as module
 from labelchef.store.arrays import read_array, write_array

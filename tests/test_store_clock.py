@@ -6,7 +6,7 @@ import pytest
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.errors import ForbiddenError, ThrottledError
-from labelchef.services.campaigns import summary
+from labelchef.services.campaigns.campaigns import summary
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts

@@ -18,11 +18,11 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import StoreError
 from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_campaign, resume, status, summary
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_campaign, resume, status, summary
+from labelchef.services.campaigns.trained import lease_name, replay, step
 from labelchef.services.intake import folders
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import lease_name, replay, step
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, clear_leftovers, open_workspace
 from tests.store_support import make, small_data, tasks, wait_until
@@ -255,7 +255,7 @@ MAKER = """
 import os, signal, sys
 from pathlib import Path
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import create_campaign
+from labelchef.services.campaigns.campaigns import create_campaign
 from labelchef.services.workspace import open_workspace
 from labelchef.store import arrays
 from tests.store_support import small_data

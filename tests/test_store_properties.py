@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import ConflictError
-from labelchef.services.campaigns import status
-from labelchef.services.labelling.decisions import resolve
+from labelchef.services.campaigns.campaigns import status
+from labelchef.services.campaigns.trained import replay
+from labelchef.services.items.decisions import resolve
 from labelchef.services.labelling.tasks import next_tasks, skip
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import vote_table
@@ -74,7 +74,7 @@ class Scene:
         elif what == "advance":
             advance(self.ws, self.campaign)
         elif what == "reload":
-            self.ws.trained.clear()
+            self.ws.memory.clear()
 
     def check(self) -> None:
         for table, before in self.before.items():

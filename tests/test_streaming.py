@@ -24,9 +24,9 @@ from labelchef.engines import MemoryEngine, RowLabels, choice, kernels
 from labelchef.engines.streaming import StreamingEngine
 from labelchef.features import ArrayFeatures, Features, open_features
 from labelchef.services import clean as service
-from labelchef.services.campaigns import create_from_folder
-from labelchef.services.people.access import find
-from labelchef.services.trained import data_of
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.campaigns import create_from_folder
+from labelchef.services.campaigns.trained import data_of
 from labelchef.services.workspace import open_workspace
 
 

@@ -18,9 +18,9 @@ from labelchef.campaign.training_rows import draw_judges
 from labelchef.campaign.tuning import GAMMAS, folds_of, tempered_loss, tune
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services.campaigns import create_campaign, settings
+from labelchef.services.campaigns.campaigns import create_campaign, settings
+from labelchef.services.campaigns.trained import ledger_of, replay
 from labelchef.services.clean import Answers, clean
-from labelchef.services.trained import ledger_of, replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store.campaign_table import find_campaign

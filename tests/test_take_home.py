@@ -17,11 +17,11 @@ from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.learning import Doubt
 from labelchef.model import load_model
-from labelchef.services import exchange, take_home
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import data_of
+from labelchef.services.export import exchange, take_home
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people.access import find
-from labelchef.services.trained import data_of
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.sources import SourceVotes

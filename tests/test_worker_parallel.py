@@ -14,8 +14,8 @@ from labelchef.domain.settings import Settings
 from labelchef.engines.cluster.workers import ClusterError
 from labelchef.engines.memory import MemoryEngine
 from labelchef.engines.threads import one_blas_thread
-from labelchef.services.campaigns import create_campaign, pause, resume, status, stop, summary
-from labelchef.services.trained import replay
+from labelchef.services.campaigns.campaigns import create_campaign, pause, resume, status, stop, summary
+from labelchef.services.campaigns.trained import replay
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, wait_until

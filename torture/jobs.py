@@ -11,8 +11,10 @@ from benchmarks.serving import SLUG, make_team
 
 from labelchef.cli.main import run as run_command
 from labelchef.domain.campaigns import Waiting
-from labelchef.services import charts, trained, worker
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services import worker
+from labelchef.services.campaigns import charts, trained
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 

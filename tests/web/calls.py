@@ -19,10 +19,15 @@ from labelchef.domain.campaigns import CampaignState, Role, Shelf
 from labelchef.domain.intake import Intake, IntakeState
 from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, care, discussions, jobs, source_effects, worker
-from labelchef.services.intake import steps, suggesting
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, care
+from labelchef.services.campaigns.access import row_of
+from labelchef.services.intake import rules, steps
+from labelchef.services.items import decisions
+from labelchef.services.jobs import jobs
+from labelchef.services.labelling import discussions, tasks, votes
 from labelchef.services.people import accounts
+from labelchef.services.sources import source_effects
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import account_table
 from labelchef.web.app import create_app
@@ -100,10 +105,10 @@ class World:
     def session(self, name: str, *, expired: bool = False) -> Headers:
         """Headers of a browser in which this person is signed in."""
         with self.ws.writing() as connection:
-            signed = accounts._begin(connection, accounts.row_of(connection, name))
+            signed = accounts._begin(connection, row_of(connection, name))
             if expired:
                 account_table.end_session(connection, accounts._digest(signed.token))
-                account_id, now = accounts.row_of(connection, name).id, time.time()
+                account_id, now = row_of(connection, name).id, time.time()
                 digest = accounts._digest(signed.token)
                 account_table.insert_session(connection, account_id, digest, now - 100, now - 1)
         return {"Cookie": f"{self.options.cookie}={signed.token}", CSRF_HEADER: csrf_token(signed.token)}
@@ -252,7 +257,7 @@ def _made(world: World, person: str) -> Sent:
 
 
 def _answered(world: World, person: str) -> Sent:
-    rule: Any = suggesting.suggest(world.ws, world.files().id, "text").rule
+    rule: Any = rules.suggest(world.ws, world.files().id, "text").rule
     body = {"column": "text", "word": rule["words"][0], "label": rule["label"], "useful": None}
     return Sent(f"/api/intakes/{world.files().id}/suggestion", json=body)
 

@@ -23,7 +23,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import configured, create_app

@@ -18,11 +18,12 @@ from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import data_of
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
-from labelchef.services.people.access import find
-from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 

@@ -25,9 +25,13 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, take_home, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.access import row_of
+from labelchef.services.export import take_home
 from labelchef.services.intake import steps
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.options import ServeOptions
@@ -101,7 +105,7 @@ def _policy(text: str) -> bool:
 def cookie_of(ws: Workspace, name: str) -> tuple[str, str]:
     """The session cookie of a person."""
     with ws.writing() as connection:
-        signed = accounts._begin(connection, accounts.row_of(connection, name))
+        signed = accounts._begin(connection, row_of(connection, name))
     return ServeOptions().cookie, signed.token
 
 

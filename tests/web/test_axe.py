@@ -15,7 +15,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, exchange, guidelines, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, guidelines
+from labelchef.services.export import exchange
 from labelchef.services.intake import steps
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts

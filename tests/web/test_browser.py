@@ -10,8 +10,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions

@@ -10,8 +10,11 @@ from playwright.sync_api import expect
 from labelchef.cli.workspace import _show_status
 from labelchef.domain.campaigns import CampaignSummary, Role, Shelf
 from labelchef.domain.jobs import JobKind
-from labelchef.services import campaigns, care, exchange, jobs, progress, worker
-from labelchef.services.labelling import decisions
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, care, progress
+from labelchef.services.export import exchange
+from labelchef.services.items import decisions
+from labelchef.services.jobs import jobs
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions

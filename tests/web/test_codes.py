@@ -16,7 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, sharing, worker
+from labelchef.services import sharing, worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.intake import folders
 from labelchef.services.labelling import tasks
 from labelchef.services.people import accounts

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from labelchef.domain.campaigns import Role
-from labelchef.services.labelling import decisions
+from labelchef.services.items import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions

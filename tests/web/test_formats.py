@@ -8,7 +8,8 @@ import pytest
 
 from labelchef.domain.settings import Settings
 from labelchef.exchange.formats import FORMATS
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.exchange import installed_formats

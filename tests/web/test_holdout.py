@@ -6,7 +6,8 @@ import pytest
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.workspace import Workspace
 from tests import store_support
 from tests.oracles import STEERED

@@ -13,8 +13,9 @@ import pytest
 from labelchef.domain.errors import InvalidInputError
 from labelchef.encoders import sentences
 from labelchef.intake.joining import join
-from labelchef.services import campaigns, worker
-from labelchef.services.intake import folders, jobs, steps
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.intake import folders, reading, steps
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, Person
 from tests.web.raw_files import BAD, GOOD, image_files, tweet_files, tweets, zipped
@@ -176,7 +177,8 @@ def test_a_restart_leaves_the_files_as_they_were(ws: Workspace, lead: Person) ->
     found = settled(lead, send(lead, tweet_files()))
     where = f"/api/intakes/{found['id']}"
     settled(lead, lead.client.patch(where, json={"files": [{"path": "votes.csv", "role": "ignored"}]}))
-    jobs.close(ws)
+    ws.runs.close()
+    ws.memory.clear()
     waiting = lead.get("/api/intakes").json()["entries"]
     assert [(one["id"], one["names"]) for one in waiting] == [(found["id"], ["gold.csv", "tweets.csv", "votes.csv"])]
     again = settled(lead, lead.get(where))
@@ -195,7 +197,7 @@ def test_a_correction_ends_the_reading_before_it(ws: Workspace, lead: Person, mo
             time.sleep(0.05)
         return join(plan, **options)
 
-    monkeypatch.setattr(steps, "join", slowly)
+    monkeypatch.setattr(reading, "join", slowly)
     where = f"/api/intakes/{found['id']}"
     first = lead.client.patch(where, json={"files": [{"path": "gold.csv", "role": "ignored"}]}).json()
     assert first["state"] == "reading"
@@ -354,7 +356,8 @@ def test_rules_are_suggested_and_the_answers_are_kept(ws: Workspace, lead: Perso
         answer = lead.post(where, {"column": "text", "word": word, "label": label, "useful": said[word, label]})
     assert answer.json()["answered"] == 8
     assert sum(useful is True for useful in said.values()) >= 3, "trusted rows order the proposals"
-    jobs.close(ws)
+    ws.runs.close()
+    ws.memory.clear()
     settled(lead, lead.get(f"/api/intakes/{found['id']}"))
     again = lead.get(where, params={"column": "text"}).json()
     assert again == answer.json(), "a restart loses no answer"

@@ -11,8 +11,8 @@ from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.services import worker
-from labelchef.services.browsing import numbers
-from labelchef.services.people.access import find
+from labelchef.services.campaigns import numbers
+from labelchef.services.campaigns.access import find
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.web.images import image_response
 from tests.web.conftest import NASTY, Person

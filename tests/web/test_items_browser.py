@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, expect
 
 from labelchef.services import worker
-from labelchef.services.labelling import decisions
+from labelchef.services.items import decisions
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import live, make_campaign

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from playwright.sync_api import Page, expect
 
 from labelchef.domain.campaigns import Role
-from labelchef.services import campaigns
-from labelchef.services.labelling import decisions
+from labelchef.services.campaigns import campaigns
+from labelchef.services.items import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.store.tables import Assignment

@@ -15,8 +15,9 @@ from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
-from labelchef.services.labelling import decisions
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.items import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions

@@ -9,7 +9,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from labelchef.services import campaigns, charts, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, charts
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
@@ -45,6 +46,7 @@ class Attacker:
     """An annotator who compares bytes."""
 
     def __init__(self, app: FastAPI, person: Person, slug: str) -> None:
+        self.memory = app.state.workspace.memory
         self.person, self.slug, self.base = person, slug, f"/api/campaigns/{slug}"
         self.addresses = list(looks(app, slug))
         assert len(self.addresses) > 70, "pages, charts, items"
@@ -52,7 +54,7 @@ class Attacker:
 
     def look(self, item: str) -> dict[str, str]:
         """All that is shown, without own facts; of the 120 addresses of items only those of `item`."""
-        charts._cache.clear()  # drawn afresh: what is kept may not hide a leak
+        self.memory.clear()  # drawn afresh: what is kept may not hide a leak
         found = {}
         for path in self.addresses:
             if re.search(r"/(tasks|items)/t\d+", path) and f"/{item}" not in path.replace("/image", ""):
@@ -164,7 +166,7 @@ def test_the_audit_is_shown_to_annotators_in_steps() -> None:
 
     from labelchef.campaign.audit import AuditTrail
     from labelchef.domain.validation import AuditPoint, AuditReport
-    from labelchef.services.progress import in_steps
+    from labelchef.services.campaigns.progress import in_steps
 
     def report(items: int) -> AuditReport:
         trail = AuditTrail.start(2).extended(np.zeros(items, dtype=np.int64), np.arange(items) % 2)

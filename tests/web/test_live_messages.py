@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import APIResponse, Page, Request, Route, expect
 
 from labelchef.domain.campaigns import Role
-from labelchef.services import campaigns, discussions
+from labelchef.services.campaigns import campaigns
+from labelchef.services.labelling import discussions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace

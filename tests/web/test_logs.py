@@ -21,7 +21,8 @@ from labelchef.domain.campaigns import Role
 from labelchef.domain.errors import InvalidInputError, LabelchefWarning, StoreError
 from labelchef.domain.events import tell
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, care, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, care
 from labelchef.services.labelling import tasks
 from labelchef.services.logs import LogForm, configure
 from labelchef.services.people import accounts

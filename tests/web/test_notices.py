@@ -6,7 +6,8 @@ from typer.testing import CliRunner
 
 from labelchef.cli.main import app as command
 from labelchef.domain.campaigns import CampaignSummary, Role, RoundState
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace

@@ -10,11 +10,12 @@ from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import StoreError
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import lease_name
 from labelchef.services.labelling import tasks
 from labelchef.services.people import accounts
-from labelchef.services.people.access import find
-from labelchef.services.trained import lease_name
 from labelchef.services.workspace import Workspace
 from labelchef.web.problems import STORE
 from tests.web.conftest import Person

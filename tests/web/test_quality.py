@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from labelchef.domain.campaigns import Waiting
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace

@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from labelchef.domain.campaigns import CampaignState
-from labelchef.services import campaigns
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services.campaigns import campaigns
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks, votes
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import PASSWORD
 from tests.web.test_browser import SHOWN, Open, enter, laptop, opened, saved, sign_in, team

@@ -10,7 +10,8 @@ import pytest
 
 from labelchef.baselines import BASELINES
 from labelchef.selectors import SELECTORS
-from labelchef.services import campaigns, worker
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import Person, make_campaign
 from tests.web.test_api import upload_files

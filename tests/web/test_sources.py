@@ -12,9 +12,11 @@ import pytest
 
 from labelchef.domain.errors import ThrottledError
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, sharing, source_effects, worker
+from labelchef.services import sharing, worker
+from labelchef.services.campaigns import campaigns
 from labelchef.services.people import accounts
 from labelchef.services.sharing import Turn
+from labelchef.services.sources import source_effects
 from labelchef.services.workspace import Workspace
 from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data

@@ -7,8 +7,10 @@ import pytest
 from playwright.sync_api import expect
 
 from labelchef.domain.campaigns import CampaignSummary, Role, WaitReason
-from labelchef.services import campaigns, care, worker
-from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services import worker
+from labelchef.services.campaigns import campaigns, care
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks, votes
 from labelchef.services.workspace import Workspace
 from tests.store_support import gold_data, make
 from tests.web.conftest import Person, make_campaign

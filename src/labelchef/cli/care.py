@@ -30,7 +30,7 @@ def list_campaigns(
     as_json: AsJson = False,
 ) -> None:
     """List campaigns: those in use, in the archive, or deleted."""
-    from labelchef.services import campaigns as service
+    from labelchef.services.campaigns import campaigns as service
 
     if deleted and archived:
         raise InvalidInputError("--deleted and --archived together; give one of them", code="shelf")
@@ -57,7 +57,7 @@ def rename(
     person: Person = None,
 ) -> None:
     """Give a campaign another name."""
-    from labelchef.services import care
+    from labelchef.services.campaigns import care
 
     made = care.rename(ws, campaign, who_is(person), name, slug=slug)
     console.print(f"{made.slug} is called {made.name!r} now")
@@ -66,7 +66,7 @@ def rename(
 @takes(ws=workspace_options())
 def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Put a campaign away: hidden from lists, read-only, no work for the server."""
-    from labelchef.services import care
+    from labelchef.services.campaigns import care
 
     console.print(
         f"{care.archive(ws, campaign, who_is(person)).slug} is in the archive; `labelchef unarchive` reopens it"
@@ -76,7 +76,7 @@ def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
 @takes(ws=workspace_options())
 def unarchive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Take a campaign out of the archive."""
-    from labelchef.services import care
+    from labelchef.services.campaigns import care
 
     console.print(f"{care.reopen(ws, campaign, who_is(person)).slug} is open again")
     move_on(ws, campaign)
@@ -92,7 +92,7 @@ def delete(
     person: Person = None,
 ) -> None:
     """Delete a campaign; it can be restored for 30 days unless you say otherwise."""
-    from labelchef.services import campaigns, care
+    from labelchef.services.campaigns import campaigns, care
 
     found = campaigns.summary(ws, campaign)
     if confirm is None:
@@ -117,7 +117,7 @@ def restore(
     person: Person = None,
 ) -> None:
     """Take the deletion of a campaign back."""
-    from labelchef.services import care
+    from labelchef.services.campaigns import care
 
     made = care.restore(ws, campaign, who_is(person), name=name)
     console.print(f"{made.name!r} ({made.slug}) is back")
@@ -133,7 +133,7 @@ def copy(
     person: Person = None,
 ) -> None:
     """Make a new campaign of the same data, with other settings."""
-    from labelchef.services import care
+    from labelchef.services.campaigns import care
 
     made = care.copy(ws, campaign, who_is(person), name=name, changes=_changes(change or []), answers=answers)
     console.print(f"{made.name!r} ({made.slug}): {made.n_items} items")

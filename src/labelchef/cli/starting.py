@@ -103,7 +103,7 @@ def init(
     from labelchef.campaign.data import find_files
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
-    from labelchef.services.starting import look, start_campaign
+    from labelchef.services.intake.starting import look, start_campaign
 
     raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, llm, images, sql]
     if name is None and (any(raw_files) or arrays or folder is not None):

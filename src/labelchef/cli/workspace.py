@@ -58,7 +58,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of campaigns: rounds, votes, people, conflicts."""
-    from labelchef.services import campaigns as service
+    from labelchef.services.campaigns import campaigns as service
 
     if campaign is not None:
         seen = service.status(ws, campaign)
@@ -142,7 +142,7 @@ def export(
     ] = False,
 ) -> None:
     """Write the data set, predictions, the final model, all votes, the report or the signed ledger to a file."""
-    from labelchef.services import exchange, proof, take_home
+    from labelchef.services.export import exchange, proof, take_home
 
     writers: dict[str, Callable[[Workspace, str, Path], Path]] = {
         "dataset": take_home.export_dataset,
@@ -167,7 +167,7 @@ def export(
 
 
 def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: bool) -> None:
-    from labelchef.services.proof import write_ledger
+    from labelchef.services.export.proof import write_ledger
 
     made = write_ledger(ws, campaign, out, pseudonyms=pseudonyms)
     console.print(f"ledger: {made.path.resolve()}\nsigned with {made.public}; check it with `labelchef verify`")
@@ -203,7 +203,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check a ledger without its workspace: nothing was altered, in the file or in the database. Exit code 1 if something was."""
-    from labelchef.services.verifying import verify_ledger
+    from labelchef.services.export.verifying import verify_ledger
 
     found = verify_ledger(file, key, data, since)
     for said in found.checked:
@@ -231,8 +231,8 @@ def import_votes(
     person: Person = None,
 ) -> None:
     """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
-    from labelchef.services.importing import import_votes as service
-    from labelchef.services.importing import write_lines
+    from labelchef.services.intake.importing import import_votes as service
+    from labelchef.services.intake.importing import write_lines
 
     parts = [one.partition("=") for one in rename or []]
     names = {old: new for old, _, new in parts}
@@ -257,7 +257,7 @@ def import_votes(
 @takes(ws=workspace_options())
 def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
-    from labelchef.services import trained
+    from labelchef.services.campaigns import trained
 
     def show(one: "ReplayedRound") -> None:
         parts = [f"{name} {getattr(one, name) or '–'}" for name in ("selection", "labels", "metrics")]
@@ -278,7 +278,7 @@ def report(
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
-    from labelchef.services import exchange
+    from labelchef.services.export import exchange
 
     console.print(f"report: {exchange.export_report(ws, campaign, out).resolve()}")
 
@@ -336,7 +336,7 @@ def sources(
     With --mute, --unmute or --rules, show the effect of that: the model is really made. With --apply, use it.
     """
     from labelchef.cli.progress import show_sources
-    from labelchef.services import sources as service
+    from labelchef.services.sources import sources as service
 
     if mute or unmute or rules is not None:
         _other_sources(ws, campaign, mute or [], unmute or [], rules, who_is(person) if apply else None)
@@ -358,8 +358,9 @@ def _other_sources(
 ) -> None:
     """Show the effect of other sources, and use them if somebody says so."""
     from labelchef.cli.progress import show_effect
-    from labelchef.services import campaigns, source_effects
-    from labelchef.services.campaign_rules import kept_of
+    from labelchef.services.campaigns import campaigns
+    from labelchef.services.sources import source_effects
+    from labelchef.services.sources.campaign_rules import kept_of
     from labelchef.sources.rules import read_rules, rule_values
 
     muted = [one for one in campaigns.settings(ws, campaign).muted if one not in unmute]
@@ -378,7 +379,7 @@ def _other_sources(
 @takes(ws=workspace_options())
 def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
     """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
-    from labelchef.services.doubts import doubts
+    from labelchef.services.items.doubts import doubts
 
     found = doubts(ws, campaign)
     if as_json:
@@ -407,7 +408,7 @@ def add(
     campaign: Annotated[list[str] | None, typer.Option(help="A campaign to take part in; may be given again.")] = None,
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
-    from labelchef.services import campaigns
+    from labelchef.services.campaigns import campaigns
     from labelchef.services.people import accounts
 
     for one in campaign or []:
@@ -433,7 +434,7 @@ def list_users(ws: "Workspace") -> None:
 @takes(ws=workspace_options())
 def deactivate(name: Name, ws: "Workspace") -> None:
     """Deactivate an account; its votes stay."""
-    from labelchef.services import campaigns
+    from labelchef.services.campaigns import campaigns
     from labelchef.services.people import accounts
 
     accounts.set_active(ws, name, False)
@@ -464,7 +465,7 @@ def _password() -> str:
 
 def move_on(ws: "Workspace", campaign: str) -> None:
     """Do the work that is due, unless a server does it."""
-    from labelchef.services.trained import is_due
+    from labelchef.services.campaigns.trained import is_due
 
     if not is_due(ws, campaign):
         return

@@ -41,7 +41,7 @@ from labelchef.domain.validation import AuditReport, CalibrationError, Figure, G
 from labelchef.io import artefacts, tables
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
-from labelchef.services.ledger_lines import folder_ledger
+from labelchef.services.export.ledger_lines import folder_ledger
 from labelchef.services.shared import writing_to
 
 SOURCES, PROOF = "sources.csv", "ledger.jsonl"

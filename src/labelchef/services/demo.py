@@ -52,7 +52,7 @@ def fresh_folder(folder: Path, *, report: bool) -> None:
 
 def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
     """The demo campaign of this workspace, made if there is none: one person, ten items a round, a tenth of them blind."""
-    from labelchef.services.campaigns import create_campaign, list_campaigns
+    from labelchef.services.campaigns.campaigns import create_campaign, list_campaigns
 
     there = next((one for one in list_campaigns(ws) if one.name == NAME), None)
     if there is not None:

@@ -1,8 +1,9 @@
 """The key of a workspace: `signing.key` in its home, made when it is first needed, readable by its owner only.
 
-It signs the links of rounds and exported ledgers (`services.proof`). Keep a copy: without it no more can be signed as before. A
-key that is lost, or is not the one that signed the first link, is refused, not replaced; `new_key` makes another one knowingly,
-which the word `new` behind the key in the file says. The worker goes on meanwhile, and makes links without a signature.
+It signs the links of rounds and exported ledgers (`services.export.proof`). Keep a copy: without it no more can be signed as
+before. A key that is lost, or is not the one that signed the first link, is refused, not replaced; `new_key` makes another one
+knowingly, which the word `new` behind the key in the file says. The worker goes on meanwhile, and makes links without a
+signature.
 """
 
 import base64

@@ -15,7 +15,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from sqlalchemy import Connection
@@ -23,13 +24,13 @@ from sqlalchemy import Connection
 from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
+from labelchef.domain.jobs import JobState
 from labelchef.engines.cluster.workers import ClusterError
-from labelchef.services import care, charts, trained
-from labelchef.services.background import give_way
-from labelchef.services.jobs import JobRunner
+from labelchef.services.campaigns import care, charts, trained
+from labelchef.services.campaigns.access import changing, find
+from labelchef.services.jobs.jobs import JobRunner
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease
-from labelchef.services.people.access import changing, find
+from labelchef.services.running import Run, give_way
 from labelchef.services.workspace import Workspace, clear_leftovers, folder_of, require_folder
 from labelchef.store import campaign_table, lease_table
 from labelchef.store.rows import CampaignRow
@@ -77,7 +78,7 @@ def _wait(ws: Workspace, campaign: str, message: str, lease: Lease) -> None:
 
 def _fail(ws: Workspace, campaign: str, message: str, lease: Lease) -> None:
     with changing(ws, campaign) as (connection, row):
-        ws.forget(row.id)
+        trained.forget(ws, row.id)
         if not _still_ours(connection, lease):
             return
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
@@ -114,16 +115,12 @@ class _Job:
     long: bool
     """Whether the model is trained from scratch first."""
     lease: Lease
-    stop: threading.Event = field(default_factory=threading.Event)
+    run: Run[None]
 
     @property
     def needs_running(self) -> bool:
         """Whether it is of no use once the campaign is paused or stopped; votes that were counted still go into the model."""
         return self.step in (Step.FIT, Step.SELECT, None)
-
-    def stopped(self) -> bool:
-        """Whether it is of no use any more."""
-        return self.stop.is_set() or self.lease.lost.is_set()
 
 
 @dataclass(frozen=True)
@@ -150,12 +147,10 @@ class Worker:
         self._halt = threading.Event()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._mapper: threading.Thread | None = None
+        self._mapping: Run[None] | None = None
         self._mapped: set[int] = set()
         self._elsewhere: set[str] = set()
         self._jobs: dict[str, _Job] = {}
-        self._threads: set[threading.Thread] = set()
-        """One for each job: that of a long one gives way to others for good."""
         self._leases: dict[str, Lease] = {}
         """Campaigns that this worker moves on."""
         self._warm: set[str] = set()
@@ -201,8 +196,9 @@ class Worker:
         self._ws.signal.notify()
         if self._thread is not None:
             self._thread.join(timeout)
-        if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
-            self._mapper.join(timeout)
+        if self._mapping is not None:  # looked at only now: the worker's thread is what starts it
+            self._mapping.stop.set()
+            self._mapping.wait(timeout)
 
     @property
     def alive(self) -> bool:
@@ -241,10 +237,11 @@ class Worker:
 
     def _end_steps(self) -> None:
         """Break off what is being computed, and wait for it."""
-        for job in list(self._jobs.values()):
-            job.stop.set()
-        for thread in list(self._threads):
-            thread.join()
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            job.run.stop.set()
+        for job in jobs:
+            job.run.wait(None)
 
     def _tidy(self) -> None:
         """Delete what processes that were killed have left unfinished."""
@@ -294,9 +291,8 @@ class Worker:
                 if job is not None:
                     self._jobs[row.public_id] = job
                     self._served[row.public_id] = max(self._served.values(), default=0) + 1
-                    thread = threading.Thread(target=self._work, args=(job, row), name="labelchef-step", daemon=True)
-                    self._threads.add(thread)
-                    thread.start()
+                    job.run.explain = partial(self._note, job.campaign, job.lease)
+                    self._ws.runs.begin(job.run, partial(self._work, job, row), partial(self._over, job, row))
             self._share(rows, others)
         return bool(self._jobs)
 
@@ -313,7 +309,7 @@ class Worker:
         name, jobs = row.public_id, list(self._jobs.values())
         if name in self._jobs or len(jobs) > self._parallel or self._not_before.get(name, 0.0) > time.monotonic():
             return None
-        long = row.id not in self._ws.trained
+        long = trained.state_of(self._ws, row.id) is None
         if long and sum(job.long for job in jobs) >= self._parallel:
             return None
         step = trained.due_step(self._ws, name)
@@ -323,7 +319,7 @@ class Worker:
         if lease is None:
             return None
         self._warm.add(name)
-        return _Job(name, step, long, lease)
+        return _Job(name, step, long, lease, Run(f"step:{name}", lease))
 
     def _lease(self, row: CampaignRow, others: "_Others") -> Lease | None:
         """The lease of a campaign, if this worker has it or may take it now."""
@@ -355,7 +351,7 @@ class Worker:
             del self._leases[name]
             self._warm.discard(name)
             if name in ids:
-                self._ws.forget(ids[name])
+                trained.forget(self._ws, ids[name])
         active = {row.public_id for row in rows if _active(row)}
         self._give_back(*(name for name in self._leases if name not in active and name not in self._jobs))
         self._due_since = {name: since for name, since in self._due_since.items() if name in ids}
@@ -371,7 +367,7 @@ class Worker:
                 self._given_back = now
                 self._due_since[name] = now + _PATIENCE  # others first
                 self._give_back(name)
-                self._ws.forget(ids[name])
+                trained.forget(self._ws, ids[name])
                 self._ws.signal.notify()
                 return
 
@@ -387,49 +383,47 @@ class Worker:
         active = {row.public_id for row in rows if _active(row)}
         for name, job in list(self._jobs.items()):
             if job.needs_running and name not in active:
-                job.stop.set()
+                job.run.stop.set()
 
-    def _work(self, job: _Job, row: CampaignRow) -> None:
-        try:
-            if job.long:
-                give_way()
-            with stoppable(job.stopped):
-                if job.step is None:
-                    trained.trained_now(self._ws, row)
-                    trained.keep_numbers(self._ws, row, scored=False)
-                else:
-                    trained.step(self._ws, job.campaign, job.lease)
-            self.last_error = None
-            self._elsewhere.discard(job.campaign)
-        except StoppedWorkError:
-            self._ws.forget(row.id)  # what it has computed so far belongs to no round
-        except BaseException as error:
-            self._not_before[job.campaign] = time.monotonic() + _POLL_SECONDS
-            self._note(job.campaign, error, job.lease)
-        finally:
-            del self._jobs[job.campaign]
-            self._threads.discard(threading.current_thread())
-            self._ws.signal.notify()
+    def _work(self, job: _Job, row: CampaignRow, _run: Run[None]) -> None:
+        if job.long:
+            give_way()
+        if job.step is None:
+            trained.trained_now(self._ws, row)
+            trained.keep_numbers(self._ws, row, scored=False)
+        else:
+            trained.step(self._ws, job.campaign, job.lease)
+        self.last_error = None
+        self._elsewhere.discard(job.campaign)
+
+    def _over(self, job: _Job, row: CampaignRow, run: Run[None]) -> None:
+        if run.state is JobState.CANCELLED:
+            trained.forget(self._ws, row.id)  # what it has computed so far belongs to no round
+        del self._jobs[job.campaign]
+        self._ws.signal.notify()
 
     def _draw_maps(self) -> None:
         """Compute the maps of campaigns that have a model, beside the rounds, one at a time."""
-        if self._mapper is not None and self._mapper.is_alive():
+        if self._mapping is not None and self._mapping.alive:
             return
         for row in self._campaigns():
             if row.id not in self._mapped and row.public_id in self._leases and row.state == CampaignState.RUNNING:
                 self._mapped.add(row.id)
-                self._mapper = threading.Thread(target=self._map, args=(row.public_id,), daemon=True)
-                self._mapper.start()
+                run = Run[None](f"map:{row.public_id}", explain=partial(self._no_map, row))
+                self._mapping = self._ws.runs.begin(run, partial(self._map, row.public_id))
                 return
 
-    def _map(self, campaign: str) -> None:
-        try:
-            charts.map2d(self._ws, campaign)
-        except Exception as error:  # no round needs a map; a request for it gets the error
-            _log.warning("no map of campaign %s: %s", campaign, error)
+    def _map(self, campaign: str, _run: Run[None]) -> None:
+        charts.map2d(self._ws, campaign)
 
-    def _note(self, campaign: str, error: BaseException, lease: Lease) -> None:
+    def _no_map(self, row: CampaignRow, error: BaseException) -> str:
+        """Log it: no round needs a map, and a request for it gets the error."""
+        _log.warning("no map of campaign %s: %s", row.public_id, error)
+        return str(error)
+
+    def _note(self, campaign: str, lease: Lease, error: BaseException) -> str:
         """What can pass is tried again; anything else leaves the campaign failed, unless its lease is lost."""
+        self._not_before[campaign] = time.monotonic() + _POLL_SECONDS
         self.last_error = message = str(error)
         if not isinstance(error, LabelchefError):
             _log.exception("a step of campaign %s failed", campaign)
@@ -437,7 +431,7 @@ class Worker:
         if _passing(error):
             self._note_passing(campaign, error)
             if isinstance(error, StoreError):
-                return
+                return message
         try:
             if _passing(error):
                 _wait(self._ws, campaign, f"it is tried again until it succeeds: {message}", lease)
@@ -447,6 +441,7 @@ class Worker:
             self._ws.signal.notify()  # it was deleted meanwhile
         except Exception as again:
             _log.error("%s", again)
+        return message
 
     def _note_passing(self, campaign: str, error: BaseException) -> None:
         """Log what is tried again."""

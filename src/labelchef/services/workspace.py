@@ -13,13 +13,11 @@ from labelchef.domain.errors import MissingExtraError, StoreError
 from labelchef.domain.files import PRIVATE_FOLDER, make_private, remove_leftovers
 from labelchef.services.changes import Changes, Signal
 from labelchef.services.leases import Leases
+from labelchef.services.memory import Memory
+from labelchef.services.running import Runs
 from labelchef.services.shared import writing_to
 
 if TYPE_CHECKING:
-    from labelchef.services.browsing.standing import Standing
-    from labelchef.services.intake.jobs import Job
-    from labelchef.services.jobs import Working
-    from labelchef.services.trained import Trained
     from labelchef.store.database import Database
     from labelchef.store.rows import CampaignRow
 
@@ -54,15 +52,10 @@ class Workspace:
         """Set when a campaign was deleted without a grace period: the worker removes it at its next turn."""
         self.writable_until = 0.0
         """Until when `check_writable` need not look again."""
-        self.trained: dict[int, Trained] = {}
-        """Trained states by campaign: a cache, used by the process that holds the campaign's lease, one thread a campaign."""
-        self.intakes: dict[str, Job] = {}
-        """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
-        self.jobs: dict[str, Working] = {}
-        """Jobs that run in this process, by id; used by `services.jobs` only."""
-
-        self.standings: dict[str, Standing] = {}
-        """Where items stand, by public id of the campaign; used by `services.browsing` only."""
+        self.runs = Runs()
+        """What this process does in the background."""
+        self.memory = Memory()
+        """What this process keeps of the workspace; each module that keeps something has a class for it."""
 
     def __enter__(self) -> Self:
         return self
@@ -71,14 +64,11 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Give back the database's connections."""
-        self.trained.clear()
+        """End what runs in the background, and give back the database's connections."""
+        self.runs.close()
+        self.memory.clear()
         self.leases.close()
         self.database.close()
-
-    def forget(self, campaign_id: int) -> None:
-        """Drop the trained state of a campaign: it will be built again when it is needed."""
-        self.trained.pop(campaign_id, None)
 
 
 def open_workspace(home: Path, database: str | None = None) -> Workspace:

@@ -4,11 +4,13 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Unpack
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import CampaignState, NewItem, SplitName
@@ -346,10 +348,13 @@ def items_at(
 _GIVEN = _SPLIT.with_only_columns(Item.c.position, Item.c.label).where(Item.c.label.is_not(None))
 
 
-def given_labels(connection: sa.Connection, campaign_id: int, split: SplitName) -> Iterator[tuple[int, int]]:
-    """(position, label) of the items whose label came with the data; an index has these alone."""
-    found = connection.execute(_GIVEN, {"campaign_id": campaign_id, "split": split})
-    return ((row[0], row[1]) for row in found.yield_per(10_000))
+def given_labels(connection: sa.Connection, campaign_id: int, split: SplitName, n: int) -> NDArray[np.int32]:
+    """(n,) labels that came with the data, −1 for none; an index has the items with a label alone."""
+    found = np.full(n, -1, dtype=np.int32)
+    given = connection.execute(_GIVEN, {"campaign_id": campaign_id, "split": split}).yield_per(10_000)
+    rows = np.fromiter((tuple(one) for one in given), dtype=np.dtype((np.int64, 2)))
+    found[rows[:, 0]] = rows[:, 1]
+    return found
 
 
 _LAST = _SPLIT.with_only_columns(Item.c.position).order_by(Item.c.position.desc()).limit(1)

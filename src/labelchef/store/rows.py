@@ -76,7 +76,7 @@ class RemovedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """Work in the background that a lead has started (`services.jobs`)."""
+    """Work in the background that a lead has started (`services.jobs.jobs`)."""
 
     id: int
     public_id: str

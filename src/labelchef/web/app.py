@@ -15,10 +15,8 @@ from fastapi.openapi.utils import get_openapi
 
 import labelchef
 from labelchef.domain.errors import InvalidInputError, LabelchefError
-from labelchef.services import source_effects
 from labelchef.services import worker as working
 from labelchef.services.health import Readiness
-from labelchef.services.intake import jobs
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, probes, problems, processes
@@ -48,8 +46,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             stack.callback(app.state.readiness.close)
-            stack.callback(jobs.close, ws)
-            stack.callback(source_effects.close, ws)
+            stack.callback(ws.runs.close)
             stack.enter_context(ws.changes.listening())
             if work:
                 app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))

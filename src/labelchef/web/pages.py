@@ -14,13 +14,14 @@ from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
-from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange, jobs, quality
-from labelchef.services import progress as measuring
-from labelchef.services.browsing import actions, items
-from labelchef.services.labelling import decisions
-from labelchef.services.naming import free_name
-from labelchef.services.people import accounts
+from labelchef.services.campaigns import campaigns as service
+from labelchef.services.campaigns import charts
+from labelchef.services.campaigns import progress as measuring
+from labelchef.services.campaigns.naming import free_name
+from labelchef.services.export import exchange
+from labelchef.services.items import actions, decisions, items
+from labelchef.services.jobs import jobs
+from labelchef.services.people import accounts, quality
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
 from labelchef.web.api.exchange import TableFormat, installed_formats

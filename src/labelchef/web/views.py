@@ -39,10 +39,11 @@ from labelchef.domain.validation import (
     Figure,
     Gain,
 )
-from labelchef.services.intake.suggesting import Suggestion
+from labelchef.services.campaigns.trained import ReplayOutcome
+from labelchef.services.intake.rules import Suggestion
 from labelchef.services.labelling.gold import image_mark
 from labelchef.services.people.accounts import ApiTokenInfo
-from labelchef.services.quality import (
+from labelchef.services.people.quality import (
     DoubtedLabel,
     OwnDifference,
     OwnRound,
@@ -52,9 +53,8 @@ from labelchef.services.quality import (
     Times,
     WrongGold,
 )
-from labelchef.services.source_effects import CampaignRules, EffectState, Progress, ShownBelief
-from labelchef.services.sources import SourceConflict, SourceDetail, SourceExample, SourcePage
-from labelchef.services.trained import ReplayOutcome
+from labelchef.services.sources.source_effects import CampaignRules, EffectState, Progress, ShownBelief
+from labelchef.services.sources.sources import SourceConflict, SourceDetail, SourceExample, SourcePage
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.markdown import rendered, summary
 from labelchef.web.policies import Who

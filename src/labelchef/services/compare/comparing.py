@@ -39,8 +39,8 @@ from labelchef.domain.validation import (
 from labelchef.ledger.sql import votes_table
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
-from labelchef.services.people.access import find
-from labelchef.services.trained import data_of
+from labelchef.services.campaigns.access import find
+from labelchef.services.campaigns.trained import data_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, DecisionRow

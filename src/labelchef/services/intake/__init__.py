@@ -1,1 +1,1 @@
-"""Files on their way to a campaign: kept (`folders`), worked on in the background (`jobs`), shown, corrected, made (`steps`)."""
+"""Data in: files on their way to a campaign, and votes that were cast elsewhere."""

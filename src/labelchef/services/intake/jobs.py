@@ -1,7 +1,7 @@
-"""Work on intakes in the background: one thread for each, and how far it is.
+"""Work on intakes in the background (`services.running`), and what came of it.
 
-A new piece of work supersedes what another thread still does for the same intake: that thread ends when it tells its progress
-next, and what came of it is dropped. Joined rows stay in memory for a few intakes; the others are read again when needed.
+A new piece of work takes the place of what is still done for the same intake, and what came of that is dropped. Joined
+rows stay in memory for a few intakes; the others are read again when needed.
 
 With several web processes each keeps rows for itself. While one works on an intake it has its lease (`services.leases`), and the
 others tell what it does; what a process has read counts as long as files and corrections are the same (`folders.stamp`).
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,10 +19,11 @@ from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ConflictError, LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
+from labelchef.domain.jobs import JobState
 from labelchef.intake.raw import Raw
-from labelchef.services.background import problem_of
 from labelchef.services.intake import folders
-from labelchef.services.leases import INTAKE, Lease
+from labelchef.services.leases import INTAKE
+from labelchef.services.running import Run, problem_of, told_by
 from labelchef.services.sharing import Turn
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposals
@@ -29,14 +31,7 @@ from labelchef.sources.rules import RuleBoard
 
 PATIENCE = 0.7
 """Seconds that an answer waits for the work: small files are read at once."""
-_GRACE = 5.0
-"""Seconds that a thread gets to end."""
 _IN_MEMORY = 2
-_turn = threading.Lock()
-
-
-class SupersededError(Exception):
-    """Raised in a thread whose work nobody wants any more."""
 
 
 @dataclass
@@ -77,17 +72,26 @@ Work: TypeAlias = Callable[[Progress], Outcome]
 class Job:
     """What this process knows of an intake."""
 
-    turn: int = 0
-    """Which thread's work counts."""
     state: IntakeState = IntakeState.READY
     working: Working | None = None
     problem: str | None = None
     read: Read | None = None
-    thread: threading.Thread | None = None
-    lease: Lease | None = None
-    """Held while a thread works."""
+    run: Run[Outcome] | None = None
+    """The work that was begun last."""
     stamp: tuple[object, ...] | None = None
     """Of what the last work was done with."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread of this process works on it."""
+        return self.run is not None and self.run.alive
+
+
+class Intakes(dict[str, Job]):
+    """Jobs by intake, the one that was begun last at the end; `turn` is held while they are changed."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
 
 
 def elsewhere(ws: Workspace, intake: str) -> Job | None:
@@ -95,108 +99,85 @@ def elsewhere(ws: Workspace, intake: str) -> Job | None:
     name = f"{INTAKE}{intake}"
     for one in ws.leases.held(name):
         if one.name == name and one.holder != ws.leases.holder:
-            told = one.told
-            working = Working(str(told["what"]), int(told["done"]), int(told["total"])) if "what" in told else None
-            return Job(state=IntakeState(told.get("state", IntakeState.READING)), working=working)
+            return Job(IntakeState(one.told.get("state", IntakeState.READING)), told_by(one.told))
     return None
 
 
 def find(ws: Workspace, intake: str) -> Job | None:
     """A copy of what is known of an intake; None where nothing was done with it since the server started."""
-    with _turn:
-        job = ws.intakes.get(intake)
-        return None if job is None else replace(job)
+    known = ws.memory.of(Intakes)
+    with known.turn:
+        job = known.get(intake)
+        if job is None:
+            return None
+        run = job.run
+        return replace(job, working=None if run is None or run.state is not JobState.RUNNING else run.working)
 
 
 def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patience: float = PATIENCE) -> None:
-    """Start a thread for the work, and wait a moment for it."""
-    with _turn:
-        job = ws.intakes.pop(intake, None) or Job()
-        ws.intakes[intake] = job  # the last in the order
-        job.turn += 1
-        job.state, job.working, job.problem = state, None, None
-        if job.lease is None:
-            job.lease = ws.leases.take(f"{INTAKE}{intake}")
-        if job.lease is None:
+    """Begin the work in the background, and wait a moment for it."""
+    known = ws.memory.of(Intakes)
+    name = f"{INTAKE}{intake}"
+    said: list[object] = []
+
+    def done(run: Run[Outcome]) -> Outcome:
+        said.append(folders.stamp(ws, intake)[0])
+        return work(run.tell)
+
+    def over(run: Run[Outcome]) -> None:
+        with known.turn:
+            if job.run is not run or known.get(intake) is not job:
+                return  # nobody wants it any more
+            if run.state is JobState.CANCELLED:  # somebody in another process wants it to end
+                del known[intake]
+            else:
+                _keep(known, job, run)
+                with contextlib.suppress(LabelchefError, OSError):  # deleted meanwhile
+                    job.stamp = (*said, *folders.stamp(ws, intake)[1:])
+            _give_back(ws, run)
+
+    with known.turn:
+        job = known.pop(intake, None) or Job()
+        known[intake] = job  # the last in the order
+        lease = (None if job.run is None else job.run.handed_over()) or ws.leases.take(name)
+        if lease is None:
             job.state = IntakeState.READY
             raise ConflictError("another process works on these files; try again in a moment", code="intake_state")
-        job.lease.told = {"state": str(state)}
-        thread = threading.Thread(
-            target=_run, args=(ws, intake, job, job.turn, work), name=f"labelchef-intake-{intake}", daemon=True
+        run = job.run = Run[Outcome](
+            name, lease, str(state), explain=partial(problem_of, what="the work on these files")
         )
-        job.thread = thread
-    thread.start()
-    thread.join(patience)
+        job.state, job.problem, lease.told = state, None, {"state": str(state)}
+        ws.runs.begin(run, done, over)
+    run.wait(patience)
 
 
 def drop(ws: Workspace, intake: str) -> None:
     """Let go of an intake; a thread that works on it ends."""
-    with _turn:
-        job = ws.intakes.pop(intake, None)
-        if job is not None:
-            job.turn += 1
-            _give_back(ws, job)
-        else:
+    known = ws.memory.of(Intakes)
+    with known.turn:
+        job = known.pop(intake, None)
+        ws.runs.drop(f"{INTAKE}{intake}")
+        if job is None:
             ws.leases.ask_to_stop(f"{INTAKE}{intake}")
+        elif job.run is not None:
+            _give_back(ws, job.run)
 
 
-def close(ws: Workspace) -> None:
-    """End all work; nothing on the disk is changed by it."""
-    with _turn:
-        jobs = list(ws.intakes.values())
-        ws.intakes.clear()
-        for job in jobs:
-            job.turn += 1
-            _give_back(ws, job)
-    for job in jobs:
-        if job.thread is not None:
-            job.thread.join(_GRACE)
-
-
-def _give_back(ws: Workspace, job: Job) -> None:
-    lease, job.lease = job.lease, None
+def _give_back(ws: Workspace, run: Run[Outcome]) -> None:
+    lease = run.handed_over()
     if lease is not None:
         ws.leases.give_back(lease, forget=True)
 
 
-def _run(ws: Workspace, intake: str, job: Job, turn: int, work: Work) -> None:
-    def progress(what: str, done: int, total: int) -> None:
-        lease = job.lease
-        if job.turn != turn or (lease is not None and (lease.asked.is_set() or lease.lost.is_set())):
-            raise SupersededError
-        job.working = Working(what, done, total)
-        if lease is not None:
-            lease.told = {"state": str(job.state), "what": what, "done": done, "total": total}
-
-    outcome: Outcome | None = None
-    problem = said = None
-    try:
-        said = folders.stamp(ws, intake)[0]
-        outcome = work(progress)
-    except SupersededError:
-        with _turn:
-            if job.turn == turn:  # somebody in another process wants it to end
-                _give_back(ws, job)
-                ws.intakes.pop(intake, None)
-        return
-    except Exception as error:
-        problem = problem_of(error, "the work on these files")
-    with _turn:
-        if job.turn == turn:
-            _keep(ws, job, outcome, problem)
-            with contextlib.suppress(LabelchefError, OSError):  # deleted meanwhile
-                job.stamp = (said, *folders.stamp(ws, intake)[1:])
-            _give_back(ws, job)
-
-
-def _keep(ws: Workspace, job: Job, outcome: Outcome | None, problem: str | None) -> None:
-    was, job.working, job.problem = job.state, None, problem
+def _keep(known: Intakes, job: Job, run: Run[Outcome]) -> None:
+    was, outcome, job.problem = job.state, run.found, run.problem
     job.state = IntakeState.MADE if isinstance(outcome, CampaignSummary) else IntakeState.READY
     if isinstance(outcome, Read) or was is IntakeState.READING:
         job.read = outcome if isinstance(outcome, Read) else None
     if job.state is IntakeState.MADE:
         job.read = None
-    held = [one for one in ws.intakes.values() if one.read is not None and one.read.content is not None]
+    run.found = None
+    held = [one for one in known.values() if one.read is not None and one.read.content is not None]
     for one in held[:-_IN_MEMORY]:
         assert one.read is not None, "filtered above"
         one.read = replace(one.read, content=None, bench=Bench())

@@ -1,31 +1,29 @@
 """Rules without code that are made on the page: tried while they are typed, kept with the intake, applied to its rows.
 
-Rules are tried on training and trusted rows together: n rows, of which the trusted ones have a label.
+Rules are tried on training and trusted rows together: n rows, of which the trusted ones have a label. Other rules are proposed,
+one after the other (`sources.interactive`), and a lead says of each whether it is useful. The answers are kept with the intake;
+a useful rule becomes one of the page's rules by `steps.keep_rules`, like one that was typed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from labelchef.domain.errors import ConflictError, InvalidInputError
+import pandas as pd
+
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.intake import ColumnRole
 from labelchef.intake.raw import Raw
-from labelchef.intake.voting import rows_of, with_votes
-from labelchef.services.intake import folders, jobs
+from labelchef.services.intake import folders
 from labelchef.services.intake.jobs import Read
+from labelchef.services.intake.reading import board_of, read_rows
+from labelchef.services.sources.campaign_rules import RuleValues, checked
 from labelchef.services.workspace import Workspace
-from labelchef.sources.rules import (
-    Rule,
-    RuleBoard,
-    RuleSetFacts,
-    apply_rules,
-    check_rules,
-    facts_of,
-    rule_of,
-    rule_values,
-    rules_as_text,
-)
+from labelchef.sources.interactive import Proposal, ProposalOptions, Proposals
+from labelchef.sources.rules import Keyword, RuleSetFacts, facts_of, rule_of, rule_values, rules_as_text
 
-RuleValues = Mapping[str, object]
-"""A rule as plain values, see `sources.rules.rule_of`."""
+_FEW_ROWS, _LEAST_OF_FEW = 1000, 5
+"""Below so many rows, a word may be in fewer of them than usual."""
+_LONGEST = 300
 
 
 def try_rules(
@@ -36,41 +34,10 @@ def try_rules(
     `gone` says whether nobody waits for the answer any more.
     """
     read, raw = read_rows(ws, intake)
-    made = rules_of(rules, raw.classes)
+    made = checked(rules, raw.classes, ())
     with read.bench.turn.taken(gone) as check:
-        board = _board(read, raw)
-        return facts_of(made, board.frame, labels_of(raw), board=board, check=check)
-
-
-def with_rules(read: Read, raw: Raw, rules: Sequence[Rule]) -> Raw:
-    """The rows with the votes of rules beside those that came with the files."""
-    if not rules:
-        return raw
-    with read.bench.turn.lock:
-        board = _board(read, raw)
-        votes = apply_rules(rules, board.frame, board=board)
-    return replace(with_votes(raw, votes, [rule.name for rule in rules]), rules=(*raw.rules, *rules))
-
-
-def rules_of(values: Sequence[RuleValues], classes: Sequence[str]) -> tuple[Rule, ...]:
-    """Rules from plain values; refused where one votes for a class that is not there."""
-    rules = tuple(rule_of(one, k + 1) for k, one in enumerate(values))
-    check_rules(rules)
-    for rule in rules:
-        label = rule_values(rule).get("label")
-        if label is not None and label not in classes:
-            known = ", ".join(map(repr, classes[:20]))
-            raise InvalidInputError(f"rule {rule.name!r} votes for {label!r}; expected one of {known}", code="rule")
-    return rules
-
-
-def check_names(rules: Sequence[Rule], raw: Raw) -> None:
-    """Refuse a rule that is called like a source of the files."""
-    taken = set(raw.votes["source"].astype("str").unique())
-    twice = next((rule.name for rule in rules if rule.name in taken), None)
-    if twice is not None:
-        why = f"rule {twice!r} has the name of a source that is in the files; give it another name"
-        raise InvalidInputError(why, code="rule")
+        board = board_of(read, raw)
+        return facts_of(made, board.frame, [*raw.train.labels, *raw.trusted.labels], board=board, check=check)
 
 
 def rules_file(ws: Workspace, intake: str) -> str:
@@ -78,31 +45,68 @@ def rules_file(ws: Workspace, intake: str) -> str:
     return rules_as_text([rule_of(one, k + 1) for k, one in enumerate(folders.read(ws, intake).rules)])
 
 
-def read_rows(ws: Workspace, intake: str) -> tuple[Read, Raw]:
-    """What was read of an intake, with its rows."""
-    from labelchef.services.intake.steps import ensure_read  # which reads rules too
+# --- rules that are proposed ---
 
-    folders.folder_of(ws, intake)
-    if jobs.find(ws, intake) is None:
-        ensure_read(ws, intake)
-    job = jobs.find(ws, intake)
-    read = None if job is None else job.read
-    if read is not None and read.content is not None and read.raw is None:
-        why = (
-            "these files are arrays, and rules read texts and columns. Give votes as source_votes, or raw data with ids"
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A rule to say yes or no to."""
+
+    rule: RuleValues
+    """As a rules file has it."""
+    proposal: Proposal
+    texts: tuple[str, ...]
+    """Some of the rows that it votes on, long ones cut."""
+    answered: int
+    """Answers so far."""
+
+
+def suggest(ws: Workspace, intake: str, column: str) -> Suggestion:
+    """The rule on a column of text that is most probably useful, after the answers so far."""
+    read, raw = read_rows(ws, intake)
+    with read.bench.turn.lock:
+        return _shown(_proposals(ws, intake, read, raw, column), raw, column)
+
+
+def answer(ws: Workspace, intake: str, column: str, word: str, label: str, useful: bool | None) -> Suggestion:
+    """Say of a proposed rule whether it is useful (None: not known), and get the next one."""
+    read, raw = read_rows(ws, intake)
+    with read.bench.turn.lock:
+        proposals = _proposals(ws, intake, read, raw, column)
+        proposals.tell(Keyword("", column, label, (word,)), useful)
+        with folders.changing(ws, intake):
+            record = folders.read(ws, intake)
+            folders.write(ws, intake, replace(record, answers={**record.answers, column: proposals.state()}))
+        return _shown(proposals, raw, column)
+
+
+def _proposals(ws: Workspace, intake: str, read: Read, raw: Raw, column: str) -> Proposals:
+    if column not in raw.columns(ColumnRole.TEXT):
+        texts = ", ".join(map(repr, raw.columns(ColumnRole.TEXT))) or "none"
+        raise InvalidInputError(f"{column!r} is no column of text; those are: {texts}", code="file")
+    if column not in read.bench.proposals:
+        n = len(raw.train)
+        made = Proposals(
+            _texts(raw.train.frame, column),
+            raw.classes,
+            column=column,
+            trusted_texts=_texts(raw.trusted.frame, column),
+            trusted_labels=[str(label) for label in raw.trusted.labels],
+            options=ProposalOptions(least=_LEAST_OF_FEW) if n < _FEW_ROWS else None,
         )
-        raise InvalidInputError(why, code="rule")
-    if read is None or read.raw is None:
-        raise ConflictError("the files are not read just now; look at the preview first", code="not_ready")
-    return read, read.raw
+        kept = folders.read(ws, intake).answers.get(column)
+        if kept is not None:
+            made.restore(kept)
+        read.bench.proposals[column] = made
+    return read.bench.proposals[column]
 
 
-def labels_of(raw: Raw) -> list[str | None]:
-    """(n,) the labels that are known of training and trusted rows."""
-    return [*raw.train.labels, *raw.trusted.labels]
+def _texts(frame: pd.DataFrame, column: str) -> list[str]:
+    return [str(text) for text in frame[column].fillna("").tolist()]
 
 
-def _board(read: Read, raw: Raw) -> RuleBoard:
-    if read.bench.board is None:
-        read.bench.board = RuleBoard(rows_of(raw))
-    return read.bench.board
+def _shown(proposals: Proposals, raw: Raw, column: str) -> Suggestion:
+    found = proposals.next()
+    texts = raw.train.frame[column].iloc[list(found.rows)].fillna("").tolist()
+    cut = tuple(str(text) if len(str(text)) <= _LONGEST else f"{str(text)[: _LONGEST - 1]}…" for text in texts)
+    return Suggestion(rule_values(found.rule), found, cut, len(proposals.answers))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from labelchef.campaign.data import CampaignData, find_files
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.start import check_choices, check_pilot
-from labelchef.domain.campaigns import CampaignFiles, CampaignSummary
+from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.intake import (
     ColumnRole,
@@ -20,34 +20,23 @@ from labelchef.domain.intake import (
     Intake,
     IntakeState,
     Plan,
-    Preview,
     Progress,
     Severity,
     WaitingFiles,
 )
 from labelchef.domain.settings import Settings
 from labelchef.encoders.specs import AUTO
-from labelchef.intake.arrays import are_arrays
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
-from labelchef.intake.voting import with_sources
-from labelchef.services import guidelines as written
-from labelchef.services.background import problem_of
-from labelchef.services.intake import folders, jobs
+from labelchef.services.campaigns import guidelines as written
+from labelchef.services.campaigns.naming import check_name
+from labelchef.services.intake import folders, jobs, reading
 from labelchef.services.intake.folders import Record
-from labelchef.services.intake.jobs import Read
-from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
-from labelchef.services.naming import check_name
+from labelchef.services.intake.starting import start_campaign
+from labelchef.services.running import problem_of
 from labelchef.services.shared import below, moment, told_below, writing_to
-from labelchef.services.starting import look as look_at
-from labelchef.services.starting import start_campaign
+from labelchef.services.sources.campaign_rules import RuleValues, checked
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
-
-_OTHER_PATIENCE = 30.0
-"""Seconds that a request waits where the files were read by another process only."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,7 @@ def start(ws: Workspace, files: Iterable[tuple[str, IO[bytes]]], by: str) -> Int
     except BaseException:
         folders.forget(ws, intake)
         raise
-    return _reading(ws, intake)
+    return _begun(ws, intake)
 
 
 def start_from_folder(ws: Workspace, folder: Path, by: str) -> Intake:
@@ -83,7 +72,7 @@ def start_from_folder(ws: Workspace, folder: Path, by: str) -> Intake:
         raise InvalidInputError(f"there is no folder {folder} on the server; check the path", code="file")
     intake = folders.new_folder(ws)
     folders.write(ws, intake, Record(by, time.time(), folder=str(folder.resolve())))
-    return _reading(ws, intake)
+    return _begun(ws, intake)
 
 
 def add(ws: Workspace, intake: str, files: Iterable[tuple[str, IO[bytes]]], *, replace: bool = False) -> Intake:
@@ -93,7 +82,7 @@ def add(ws: Workspace, intake: str, files: Iterable[tuple[str, IO[bytes]]], *, r
         why = "this is a folder of the server; put the files there, or start over and upload all of them"
         raise ConflictError(why, code="intake_state")
     _keep(ws, intake, record, files, replace=replace)
-    return _reading(ws, intake)
+    return _begun(ws, intake)
 
 
 def _keep(
@@ -106,28 +95,9 @@ def _keep(
 
 def look(ws: Workspace, intake: str) -> Intake:
     """An intake as it stands; after a restart, its files are read again."""
-    if folders.read(ws, intake).campaign is None and _job(ws, intake) is None:
-        return _reading(ws, intake)
+    if folders.read(ws, intake).campaign is None and reading.job_of(ws, intake) is None:
+        return _begun(ws, intake)
     return _answer(ws, intake)
-
-
-def _job(ws: Workspace, intake: str) -> jobs.Job | None:
-    """What is known of an intake: what this or another process does with it, or what this one has read, if that still counts."""
-    job = jobs.find(ws, intake)
-    if job is not None and job.thread is not None and job.thread.is_alive():
-        return job
-    other = jobs.elsewhere(ws, intake)
-    if other is not None:
-        return other
-    return job if job is not None and job.stamp == folders.stamp(ws, intake) else None
-
-
-def ensure_read(ws: Workspace, intake: str) -> None:
-    """Read the files, if this process has not read them as they are now; wait for it for a while."""
-    if _job(ws, intake) is None:
-        jobs.begin(
-            ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress), patience=_OTHER_PATIENCE
-        )
 
 
 def list_intakes(ws: Workspace) -> list[WaitingFiles]:
@@ -162,7 +132,7 @@ def correct(ws: Workspace, intake: str, said: Correction) -> Intake:
             classes=record.classes if said.classes is None else said.classes or None,
         )
         folders.write(ws, intake, changed)
-    return _reading(ws, intake)
+    return _begun(ws, intake)
 
 
 def _check(plan: Plan | None, said: Correction) -> None:
@@ -180,13 +150,12 @@ def _check(plan: Plan | None, said: Correction) -> None:
 def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intake:
     """Use these rules of the page, in place of those before. They are sources like those of the files."""
     _changeable(ws, intake)
-    _, raw = read_rows(ws, intake)
-    made = rules_of(rules, raw.classes)
-    check_names(made, raw)
+    _, raw = reading.read_rows(ws, intake)
+    made = checked(rules, raw.classes, raw.votes["source"].astype("str").unique())
     with folders.changing(ws, intake):
         record = folders.read(ws, intake)
         folders.write(ws, intake, replace(record, rules=tuple(rule_values(one) for one in made)))
-    jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read_rules(ws, intake, progress))
+    jobs.begin(ws, intake, IntakeState.READING, lambda progress: reading.read_again(ws, intake, progress))
     return _answer(ws, intake)
 
 
@@ -204,7 +173,7 @@ def create(
     _changeable(ws, intake)
     with ws.reading() as connection:
         check_name(connection, name)
-    ensure_read(ws, intake)
+    reading.ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
     if shown is None:
@@ -235,16 +204,21 @@ def delete(ws: Workspace, intake: str) -> None:
 
 def _changeable(ws: Workspace, intake: str) -> Record:
     """The record of an intake that may be changed now."""
-    record, job = folders.read(ws, intake), _job(ws, intake)
+    record, job = folders.read(ws, intake), reading.job_of(ws, intake)
     if record.campaign is not None or (job is not None and job.state is IntakeState.CREATING):
         state = "made" if record.campaign is not None else "being made"
         raise ConflictError(f"the campaign is {state}; its files can no longer be changed", code="intake_state")
     return record
 
 
+def _begun(ws: Workspace, intake: str) -> Intake:
+    reading.begin(ws, intake)
+    return _answer(ws, intake)
+
+
 def _answer(ws: Workspace, intake: str) -> Intake:
     record, job = folders.read(ws, intake), jobs.find(ws, intake)
-    if job is None or job.thread is None or not job.thread.is_alive():
+    if job is None or not job.busy:
         job = jobs.elsewhere(ws, intake) or job
     state = IntakeState.READY if job is None else job.state
     return Intake(
@@ -262,81 +236,6 @@ def _answer(ws: Workspace, intake: str) -> Intake:
     )
 
 
-def _reading(ws: Workspace, intake: str) -> Intake:
-    with contextlib.suppress(
-        ConflictError
-    ):  # another process has just begun; what it reads of an old record does not count
-        jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress))
-    return _answer(ws, intake)
-
-
-def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
-    """Detect roles, apply what the user said, join. The plan is kept even where the rows cannot be joined."""
-    record = folders.read(ws, intake)
-    root = folders.files_of(ws, intake, record)
-    with told_below(root):
-        if record.folder is None:
-            folders.unpack(root, progress)
-        files = _arrays(root, record)
-        arrays = None if files is None else look_at(files, progress=progress)
-        plan = _planned(root, record, progress) if arrays is None else arrays.preview.plan
-        with folders.changing(ws, intake):
-            progress("reading", 0, 0)  # ends here if another reading has begun
-            folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
-        if arrays is not None:
-            return Read(arrays.content, _shown(arrays.preview, root))
-        return _looked_at(_joined(plan, progress), plan, record, root)
-
-
-def _arrays(root: Path, record: Record) -> CampaignFiles | None:
-    """The files, where they are called as arrays are and the user has not said how they are used."""
-    place = folders.entered(root)
-    if record.roles or record.columns or not are_arrays(place):
-        return None
-    return find_files(place, record.by_position, record.classes)
-
-
-def _joined(plan: Plan, progress: Progress) -> Read:
-    """The rows of the files, with the votes of rules that are among them."""
-    if plan.of(FileRole.FUNCTIONS):
-        raise InvalidInputError(folders.NO_CODE, code="code")
-    return Read(with_sources(join(plan, progress=progress), plan, progress=progress))
-
-
-def _read_rules(ws: Workspace, intake: str, progress: Progress) -> Read:
-    """Use other rules on rows that are in memory."""
-    record, job = folders.read(ws, intake), jobs.find(ws, intake)
-    if job is None or job.read is None or job.read.raw is None:
-        return _read(ws, intake, progress)
-    root = folders.files_of(ws, intake, record)
-    with told_below(root):
-        return _looked_at(job.read, _planned(root, record, progress), record, root)
-
-
-def _looked_at(read: Read, plan: Plan, record: Record, root: Path) -> Read:
-    """With the preview of the rows and of the votes that the page's rules give them."""
-    assert read.raw is not None, "just read"
-    raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
-    found = preview(plan, raw)
-    images = {row.content.get(name) for row in found.rows for name in raw.columns(ColumnRole.IMAGE)}
-    shown = frozenset(name for name in images if name)
-    return replace(read, preview=_shown(found, root), media=raw.media, images=shown)
-
-
-def _planned(root: Path, record: Record, progress: Progress) -> Plan:
-    """How the files are used: as the user said, else as detected."""
-    given = Given(
-        classes=record.classes,
-        by_position=record.by_position,
-        rows_are_ids=record.rows_are_ids,
-        fold_case=record.fold_case,
-        roles={_absolute(path, root): role for path, role in record.roles.items()},
-        column_roles={_absolute(path, root): roles for path, roles in record.columns.items()},
-    )
-    place = folders.entered(root)
-    return detect([place, *folders.rules_files(place)], given, progress)
-
-
 def _make(
     ws: Workspace, intake: str, make: Callable[[Raw | CampaignData, Progress], CampaignSummary], progress: Progress
 ) -> CampaignSummary:
@@ -346,18 +245,17 @@ def _make(
     read = None if job is None else job.read
     with told_below(root):
         if read is None or read.content is None:
-            read = _read(ws, intake, progress)
+            read = reading.read_files(ws, intake, progress)
         assert read.content is not None, "just read"
         content = read.content
         if isinstance(content, Raw):
-            content = with_rules(read, content, rules_of(record.rules, content.classes))
+            content = reading.with_rules(read, content, checked(record.rules, content.classes, ()))
         try:
             made = make(content, progress)
         except Exception as error:
-            if not isinstance(error, jobs.SupersededError):
-                with folders.changing(ws, intake):  # other processes tell it too
-                    told = below(problem_of(error, "the work on these files"), root)
-                    folders.write(ws, intake, replace(folders.read(ws, intake), problem=told))
+            with folders.changing(ws, intake):  # other processes tell it too
+                told = below(problem_of(error, "the work on these files"), root)
+                folders.write(ws, intake, replace(folders.read(ws, intake), problem=told))
             raise
     with folders.changing(ws, intake):
         folders.write(ws, intake, replace(record, campaign=made.slug, problem=None))
@@ -368,8 +266,8 @@ def _make(
 def image(ws: Workspace, intake: str, name: str) -> Path:
     """The file of an image that is in the preview; others are not given out."""
     folders.folder_of(ws, intake)
-    if _job(ws, intake) is None:
-        ensure_read(ws, intake)
+    if reading.job_of(ws, intake) is None:
+        reading.ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     read = None if job is None else job.read
     if read is not None and read.media is not None and name in read.images:
@@ -377,35 +275,3 @@ def image(ws: Workspace, intake: str, name: str) -> Path:
         if path.is_relative_to(read.media.resolve()) and path.is_file():
             return path
     raise NotFoundError(f"there is no image {name[:100]!r} in the preview", code="image")
-
-
-def _renamed(plan: Plan, root: Path) -> Plan:
-    """The plan with paths relative to the folder of the files."""
-    return replace(plan, files=tuple(replace(one, path=_relative(one.path, root)) for one in plan.files))
-
-
-def _relative(path: str, root: Path) -> str:
-    """A path of a plan below the folder of the files: '.' is the folder itself, '#train' a part of it.
-
-    >>> [_relative(path, Path("/home/a")) for path in ("/home/a/b.csv", "/home/a", "/home/a#train")]
-    ['b.csv', '.', '#train']
-    """
-    return path.removeprefix(str(root)).removeprefix("/") or "."
-
-
-def _absolute(path: str, root: Path) -> str:
-    """What `_relative` was made of.
-
-    >>> [_absolute(path, Path("/home/a")) for path in ("b.csv", ".", "#train")]
-    ['/home/a/b.csv', '/home/a', '/home/a#train']
-    """
-    return str(root) if path == "." else f"{root}{path}" if path.startswith("#") else f"{root}/{path}"
-
-
-def _shown(found: Preview, root: Path) -> Preview:
-    """The preview without names of the server's folders."""
-    findings = tuple(
-        replace(one, message=below(one.message, root), examples=tuple(below(text, root) for text in one.examples))
-        for one in found.findings
-    )
-    return replace(found, plan=_renamed(found.plan, root), findings=findings)

@@ -1,1 +1,1 @@
-"""Items to people, votes from people, and what is decided from them."""
+"""People who label: what they are given, what they answer, what they say of it."""

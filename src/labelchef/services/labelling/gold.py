@@ -16,9 +16,10 @@ from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import AssignmentState, BatchStanding, Origin, OwnVote, SplitName, Task
 from labelchef.domain.gold import drawn, in_pool, is_due
-from labelchef.services.labelling.contents import content_of
+from labelchef.services.campaigns.access import Part
+from labelchef.services.campaigns.contents import content_of
 from labelchef.services.labelling.kept import classes_of, glance
-from labelchef.services.people.access import Part
+from labelchef.services.memory import Latest, Memory
 from labelchef.services.shared import moment
 from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, SelectionRow, TurnRow
@@ -30,7 +31,7 @@ def put_before(
     part: Part, turn: TurnRow, golds: Sequence[GoldRow], selection: SelectionRow, until: float
 ) -> GoldRow | None:
     """Lease a gold item to a person in front of a selection they get for the first time, if one is due and one is left."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     settings = campaign.settings
     if not is_due(
         settings.seed, campaign.public_id, person, selection.item_id, selection.attempt, settings.gold_share
@@ -40,7 +41,7 @@ def put_before(
         return None
     given = gold_table.given_to(connection, campaign.id, person)
     behind = campaign_table.items_by_id(connection, [selection.item_id])[selection.item_id]
-    item = _chosen(connection, campaign, person, set(given), behind)
+    item = _chosen(part, set(given), behind)
     cover = None if item is None else _cover(part, turn, set(given.values()))
     if item is None or cover is None:
         return None
@@ -57,20 +58,19 @@ def put_before(
     return next(one for one in gold_table.golds_of_round(connection, turn.id, person) if one.rank == selection.rank)
 
 
-def left_for(connection: Connection, campaign: CampaignRow, person: str) -> int:
+def left_for(memory: Memory, connection: Connection, campaign: CampaignRow, person: str) -> int:
     """Trusted samples that this person can still get as gold."""
-    pool = _pool(connection, campaign.id, campaign.public_id, campaign.settings.seed)
+    pool = _pool(memory, connection, campaign)
     given = gold_table.given_to(connection, campaign.id, person)
-    seen = _neighbours(connection, campaign, person)
+    seen = _neighbours(memory, connection, campaign, person)
     return sum(item_id not in given and position not in seen for item_id, position in pool)
 
 
-def _chosen(
-    connection: Connection, campaign: CampaignRow, person: str, given: set[int], behind: ItemRow
-) -> ItemRow | None:
+def _chosen(part: Part, given: set[int], behind: ItemRow) -> ItemRow | None:
     """The next trusted sample in the order of this person: never given, never seen with its label, with the same parts."""
-    pool = _pool(connection, campaign.id, campaign.public_id, campaign.settings.seed)
-    seen = _neighbours(connection, campaign, person)
+    connection, campaign, person, _, memory = part
+    pool = _pool(memory, connection, campaign)
+    seen = _neighbours(memory, connection, campaign, person)
     left = [item_id for item_id, position in pool if item_id not in given and position not in seen]
     left.sort(key=lambda item_id: drawn(campaign.settings.seed, campaign.public_id, "order", person, item_id))
     for start in range(0, len(left), _COVERS):
@@ -87,35 +87,36 @@ def _parts(row: ItemRow) -> tuple[bool, int, frozenset[str]]:
     return row.text is None, len(shown.images), frozenset(shown.fields)
 
 
-_seen: dict[tuple[str, str], tuple[set[int], int]] = {}
+class _Kept:
+    """What is kept of campaigns, by public id."""
+
+    def __init__(self) -> None:
+        self.seen = Latest[tuple[str, str], tuple[set[int], int]](1024)
+        self.pools = Latest[str, list[tuple[int, int]]](64)
 
 
-def _neighbours(connection: Connection, campaign: CampaignRow, person: str) -> set[int]:
+def _neighbours(memory: Memory, connection: Connection, campaign: CampaignRow, person: str) -> set[int]:
     """Positions of the trusted samples that a person has seen as neighbours; read once, then only what came since."""
-    known, upto = _seen.pop((campaign.public_id, person), (set(), 0))
+    kept = memory.of(_Kept).seen
+    known, upto = kept.get((campaign.public_id, person)) or (set(), 0)
     more, upto = gold_table.neighbours_shown(connection, campaign.id, person, upto)
-    if len(_seen) >= 1024:
-        _seen.pop(next(iter(_seen)))
-    _seen[campaign.public_id, person] = (known | more, upto)
+    kept[campaign.public_id, person] = (known | more, upto)
     return known | more
 
 
-_pools: dict[str, list[tuple[int, int]]] = {}
-
-
-def _pool(connection: Connection, campaign_id: int, public_id: str, seed: int) -> list[tuple[int, int]]:
+def _pool(memory: Memory, connection: Connection, campaign: CampaignRow) -> list[tuple[int, int]]:
     """(inner id, position) of the pool; the trusted samples of a campaign never change."""
-    if public_id not in _pools:
-        if len(_pools) >= 64:
-            _pools.pop(next(iter(_pools)))
-        found = gold_table.labelled(connection, campaign_id)
-        _pools[public_id] = [one for one in found if in_pool(seed, public_id, one[1])]
-    return _pools[public_id]
+    seed, public_id = campaign.settings.seed, campaign.public_id
+
+    def read() -> list[tuple[int, int]]:
+        return [one for one in gold_table.labelled(connection, campaign.id) if in_pool(seed, public_id, one[1])]
+
+    return memory.of(_Kept).pools.made(public_id, read)
 
 
 def _cover(part: Part, turn: TurnRow, used: set[int]) -> int | None:
     """A training item under whose key gold is shown: one whose label was given, else one that others answered, else any."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     seed = int(2**53 * drawn(campaign.settings.seed, campaign.public_id, "cover", person, len(used)))
     positions = np.random.default_rng(seed).integers(0, campaign.n_items, _COVERS)
     items = campaign_table.items_at(connection, campaign.id, SplitName.TRAIN, sorted(set(positions.tolist())))
@@ -135,7 +136,7 @@ def _cover(part: Part, turn: TurnRow, used: set[int]) -> int | None:
 
 def gold_behind(part: Part, item: ItemRow) -> GoldRow | None:
     """The gold that a person got under the key of this item; None if they were given the item itself later."""
-    connection, campaign, person, standing = part
+    connection, campaign, person, standing, _ = part
     return gold_under(connection, campaign, person, item) if standing.had_gold else None
 
 
@@ -159,7 +160,7 @@ def shift(golds: Sequence[GoldRow], rank: int) -> int:
 
 def gold_task(part: Part, gold: GoldRow, *, leased: bool = False) -> Task:
     """A gold item as it is sent: as an item shown blind."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     rows = campaign_table.items_by_id(connection, [gold.item_id, gold.cover])
     turn = round_table.turn_by_id(connection, gold.round_id)
     golds = gold_table.golds_of_round(connection, gold.round_id, person)

@@ -1,18 +1,19 @@
 """Why an item is asked: the words that made rules vote, what sources say, and how far the model decides; never of blind items."""
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import Highlight, Task
-from labelchef.services.browsing import numbers
-from labelchef.services.browsing.source_votes import votes_seen
-from labelchef.services.campaign_rules import marks_of
+from labelchef.services.campaigns import numbers
+from labelchef.services.campaigns.access import Part
+from labelchef.services.items.source_votes import votes_seen
 from labelchef.services.labelling.kept import places_of
-from labelchef.services.people.access import Part
+from labelchef.services.memory import Latest
+from labelchef.services.sources.campaign_rules import marks_of
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.sources.rules import Model
 from labelchef.sources.spans import utf16
@@ -21,9 +22,14 @@ from labelchef.store.arrays import ArrayFacts
 from labelchef.store.rows import CampaignRow
 
 _CAMPAIGNS = 256
-_arrays: "OrderedDict[tuple[str, str], dict[str, ArrayFacts]]" = OrderedDict()
 MOST_SAID = 8
 """Sources whose votes are told."""
+
+
+class _Arrays(Latest[str, dict[str, ArrayFacts]]):
+    """The arrays of campaigns; the votes that a campaign was made with stay."""
+
+    most = _CAMPAIGNS
 
 
 @contextlib.contextmanager
@@ -45,12 +51,9 @@ def highlighted(ws: Workspace, campaign: str, tasks: Sequence[Task], part: Part 
         return list(tasks)
     with _looking(ws, campaign, part) as (connection, row):
         marks, folder = marks_of(ws, connection, row), folder_of(ws, row)
-        if (known := (str(folder), row.public_id)) not in _arrays:  # the votes that a campaign was made with stay
-            _arrays[known] = campaign_table.arrays_of(connection, row.id)
-            while len(_arrays) > _CAMPAIGNS:
-                _arrays.popitem(last=False)
-        votes = votes_seen(folder, _arrays.get(known, {}), len(tasks[0].classes))
-        place = places_of(connection, row, keys)
+        arrays = ws.memory.of(_Arrays).made(row.public_id, partial(campaign_table.arrays_of, connection, row.id))
+        votes = votes_seen(ws.memory, folder, arrays, len(tasks[0].classes))
+        place = places_of(ws.memory, connection, row, keys)
     seen, muted, told = numbers.latest(folder), row.settings.muted, list[Task]()
     for task in tasks:
         at = place.get(task.item)

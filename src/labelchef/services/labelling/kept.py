@@ -5,15 +5,14 @@ has is looked up at most twice a second: to find these, a database goes through 
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SplitName
-from labelchef.services.people.access import Part
+from labelchef.services.campaigns.access import Part
+from labelchef.services.memory import Latest, Memory
 from labelchef.store import campaign_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, TurnRow
 
@@ -22,39 +21,34 @@ _LARGE = 500
 _GLANCE_SECONDS = 0.5
 _CAMPAIGNS, _SAMPLES, _LONGEST_TEXT = 256, 20_000, 4_000
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 
-_classes: "OrderedDict[str, tuple[str, ...]]" = OrderedDict()
-_places: "OrderedDict[tuple[str, str], int]" = OrderedDict()
-_trusted: "OrderedDict[tuple[str, int], ItemRow]" = OrderedDict()
-_glances: "OrderedDict[tuple[str, int], Glance]" = OrderedDict()
+class _Kept:
+    """By public id of the campaign, and what else is named."""
 
-
-def _keep(known: "OrderedDict[Key, Value]", key: Key, value: Value, most: int) -> None:
-    known[key] = value
-    while len(known) > most:
-        known.popitem(last=False)
+    def __init__(self) -> None:
+        self.classes = Latest[str, tuple[str, ...]](_CAMPAIGNS)
+        self.places = Latest[tuple[str, str], int](_SAMPLES)
+        self.trusted = Latest[tuple[str, int], ItemRow](_SAMPLES)
+        self.glances = Latest[tuple[str, int], Glance](_CAMPAIGNS)
 
 
 def classes_of(part: Part) -> tuple[str, ...]:
     """Class names of a campaign."""
-    found = _classes.get(part.campaign.public_id)
-    if found is None:
-        found = campaign_table.classes_of(part.connection, part.campaign.id)
-        _keep(_classes, part.campaign.public_id, found, _CAMPAIGNS)
-    return found
+    kept = part.memory.of(_Kept).classes
+    return kept.made(part.campaign.public_id, lambda: campaign_table.classes_of(part.connection, part.campaign.id))
 
 
 def keep_places(part: Part, items: Iterable[ItemRow]) -> None:
     """Keep the positions of training items, which never change either."""
+    places = part.memory.of(_Kept).places
     for one in items:
-        _keep(_places, (part.campaign.public_id, one.key), one.position, _SAMPLES)
+        places[part.campaign.public_id, one.key] = one.position
 
 
-def places_of(connection: Connection, campaign: CampaignRow, keys: Sequence[str]) -> dict[str, int]:
+def places_of(memory: Memory, connection: Connection, campaign: CampaignRow, keys: Sequence[str]) -> dict[str, int]:
     """Positions of training items; they are read only where they are not kept."""
-    found = {key: at for key in keys if (at := _places.get((campaign.public_id, key))) is not None}
+    places = memory.of(_Kept).places
+    found = {key: at for key in keys if (at := places.get((campaign.public_id, key))) is not None}
     missing = [key for key in keys if key not in found]
     if missing:
         read = campaign_table.items_by_key(connection, campaign.id, missing, SplitName.TRAIN)
@@ -64,15 +58,15 @@ def places_of(connection: Connection, campaign: CampaignRow, keys: Sequence[str]
 
 def trusted_at(part: Part, positions: Sequence[int]) -> dict[int, ItemRow]:
     """Trusted samples of a campaign by position; those with long texts are read every time."""
-    campaign = part.campaign
-    found = {p: one for p in positions if (one := _trusted.get((campaign.public_id, p))) is not None}
+    campaign, trusted = part.campaign, part.memory.of(_Kept).trusted
+    found = {p: one for p in positions if (one := trusted.get((campaign.public_id, p))) is not None}
     missing = [p for p in positions if p not in found]
     if missing:
         read = campaign_table.items_at(part.connection, campaign.id, SplitName.VALIDATION, missing)
         found.update(read)
         for position, one in read.items():
             if len(one.text or "") <= _LONGEST_TEXT:
-                _keep(_trusted, (campaign.public_id, position), one, _SAMPLES)
+                trusted[campaign.public_id, position] = one
     return found
 
 
@@ -95,25 +89,26 @@ def glance(part: Part, turn: TurnRow) -> Glance | None:
         return None
     connection, campaign, *_ = part
     key, now = (campaign.public_id, turn.number), time.time()
-    known = _glances.get(key)
+    glances = part.memory.of(_Kept).glances
+    known = glances.get(key)
     if known is not None and known.version == campaign.version:
         if now < known.until <= now + _GLANCE_SECONDS:
             return known
-        _glances[key] = replace(known, until=now + _GLANCE_SECONDS)  # meanwhile, others take the last one
+        glances[key] = replace(known, until=now + _GLANCE_SECONDS)  # meanwhile, others take the last one
     at = vote_table.Moment.of(campaign.settings.lease_minutes)
     lowest = vote_table.lowest_free(connection, turn.id, campaign.settings.people, at)
     answered = round_table.batch_answers(connection, turn.id, campaign.settings.people)
     until = now + _GLANCE_SECONDS
     if lowest is None:
         until = min(until, vote_table.next_expiry(connection, turn.id, at) or until)
-    found = Glance(campaign.version, until, lowest, answered)
-    _keep(_glances, key, found, _CAMPAIGNS)
+    glances[key] = found = Glance(campaign.version, until, lowest, answered)
     return found
 
 
 def given_from(part: Part, turn: TurnRow, rank: int) -> None:
     """Somebody got the item of this rank. Where one person answers each, those before it are taken, until the next look."""
     key = (part.campaign.public_id, turn.number)
-    known = _glances.get(key)
+    glances = part.memory.of(_Kept).glances
+    known = glances.get(key)
     if part.campaign.settings.people == 1 and known is not None and known.lowest is not None and known.lowest < rank:
-        _glances[key] = replace(known, lowest=rank)
+        glances[key] = replace(known, lowest=rank)

@@ -21,11 +21,12 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.events import count
 from labelchef.domain.gold import in_pool
-from labelchef.services.labelling import duties, gold
-from labelchef.services.labelling.contents import content_of as content_of
+from labelchef.services.campaigns import duties
+from labelchef.services.campaigns.access import Part, changing, looking, taking_part, visiting
+from labelchef.services.campaigns.contents import content_of
+from labelchef.services.labelling import gold
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.kept import classes_of, given_from, glance, keep_places, trusted_at
-from labelchef.services.people.access import Part, changing, looking, taking_part, visiting
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table
@@ -153,7 +154,7 @@ def _lease(
 
 def _free(part: Part, turn: TurnRow, golds: Sequence[GoldRow], at: vote_table.Moment, limit: int) -> list[SelectionRow]:
     """Selections that this person should be asked next."""
-    connection, row, person, standing = part
+    connection, row, person, standing, _ = part
     people, duty, seen = row.settings.people, standing.duty, glance(part, turn)
     if seen is not None and seen.lowest is None:
         return []
@@ -178,7 +179,7 @@ def _tasks(part: Part, handed: Handed) -> list[Task]:
 
 
 def _wait(part: Part, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
-    connection, row, person, _ = part
+    connection, row, person, *_ = part
     idle = reason is WaitReason.OTHERS and batch is not None and batch.mine == 0
     message = NONE_FREE if idle else SENTENCES.get(reason, row.message)
     undo = reason is not WaitReason.ARCHIVED and (
@@ -288,7 +289,7 @@ def place_of(part: Part, item: str) -> Place | None:
     """Where an item is asked: in the open round, else as this person's work ahead that no batch took up yet, else in the
     batch that asked it last; None if it was never asked.
     """
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     sample = campaign_table.item_by_key(connection, campaign.id, item)
     turn = round_table.last_turn(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED:
@@ -312,7 +313,7 @@ def tasks_of(
 ) -> list[Task]:
     """Selections as tasks; `golds`: what this person got in the round, if it is known; `voted`: this person may have voted on
     them, so look for their votes."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     if golds is None:
         golds = gold.golds_of(part, turn)
     pooled = partial(in_pool, campaign.settings.seed, campaign.public_id)

@@ -9,12 +9,12 @@ from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, Roun
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.events import count
 from labelchef.ledger.sql import needed_by, tied
-from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.campaigns.access import Part, taking_part
+from labelchef.services.items.decisions import class_of, reconsider
 from labelchef.services.labelling.gold import gold_behind, gold_task
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.kept import classes_of
 from labelchef.services.labelling.tasks import Handed, Place, check_n, place_of, reserve, shown, tasks_of
-from labelchef.services.people.access import Part, taking_part
 from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
@@ -78,7 +78,7 @@ class _Known:
 
     def stored(self, part: Part) -> VoteWithKey | ShownGoldAnswer | None:
         """The vote that this request has stored already."""
-        connection, row, person, _ = part
+        connection, row, person, *_ = part
         if not self.request_id:
             return None
         vote = vote_table.vote_by_request(connection, row.id, person, self.request_id)
@@ -117,7 +117,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
 
 def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -> Task:
     with taking_part(ws, campaign, person) as part:
-        connection, row, _, (account_id, *_) = part
+        connection, row, _, (account_id, *_), _ = part
         undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
         vote = undone or vote_table.newest_live_vote(connection, row.id, person)
         on_gold = None if undone is not None else _undo_gold(part, vote, request_id)
@@ -151,7 +151,7 @@ def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -
 
 def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> Task | None:
     """Take back an answer on gold, if that is the latest of this person, or if this request did so earlier."""
-    connection, row, person, (account_id, *_) = part
+    connection, row, person, (account_id, *_), _ = part
     done = gold_table.answer_by_request(connection, row.id, person, request_id) if request_id else None
     answer = done or gold_table.newest_live_answer(connection, row.id, person)
     if answer is None or (done is None and vote is not None and vote.created_at > answer.created_at):
@@ -174,7 +174,7 @@ def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> 
 
 def _answer_gold(part: Part, place: GoldRow, item: str, label: int | None, extras: Extras) -> VoteReceipt:
     """Store an answer on gold; to its person it is a vote."""
-    connection, row, person, (account_id, *_) = part
+    connection, row, person, (account_id, *_), _ = part
     prior = gold_table.last_answer(connection, place.id)
     first = prior is None or prior.retracted
     new = NewGoldAnswer(
@@ -196,7 +196,7 @@ def _answer_gold(part: Part, place: GoldRow, item: str, label: int | None, extra
 
 def _cast(part: Part, known: _Known, label: int | str | None, extras: Extras) -> tuple[VoteReceipt, TurnRow | None]:
     """Store a vote; the open round, if the item is in its batch."""
-    connection, row, person, (account_id, *_) = part
+    connection, row, person, (account_id, *_), _ = part
     item, class_id, sample = known.item, class_of(known.classes, label), known.sample
     here = None if sample is None else vote_table.open_place(connection, row.id, sample.id, person, known.request_id)
     stored = known.stored(part) if here is None or here.request_known else None
@@ -273,7 +273,7 @@ def _completed(
 
 def _check_free(part: Part, place: Place, own: AssignmentRow | None) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, *_ = part
     at, selection, item = vote_table.Moment.of(campaign.settings.lease_minutes), place.selection, place.sample.key
     leased = own is not None and own.state == AssignmentState.LEASED and at.holds(own.until) and not place.waits
     decided, votes = not place.is_open or selection.decided, selection.votes

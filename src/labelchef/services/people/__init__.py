@@ -1,1 +1,1 @@
-"""Accounts, members of campaigns, and how people agree."""
+"""The people of a workspace: accounts, members, and how well they label."""

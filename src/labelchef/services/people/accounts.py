@@ -29,7 +29,7 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.people.access import changing, check_person, looking, takes_part
+from labelchef.services.campaigns.access import changing, check_person, looking, row_of, takes_part
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table, vote_table
@@ -322,14 +322,6 @@ def _throttle(connection: Connection, name: str, address: str) -> None:
             wait = min(failed[kind][-most] + _WINDOW - now, _WINDOW)
             why = f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again"
             raise ThrottledError(why, retry_after=max(1.0, wait))
-
-
-def row_of(connection: Connection, name: str) -> AccountRow:
-    """The row of an account; a name that has none is refused."""
-    row = account_table.account_by_name(connection, name)
-    if row is None:
-        raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
-    return row
 
 
 def account_of(row: AccountRow) -> Account:

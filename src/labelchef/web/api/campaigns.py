@@ -8,8 +8,8 @@ from fastapi import Form, Path, Query, Request, Response
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary, Shelf
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
-from labelchef.services import campaigns as service
-from labelchef.services import charts
+from labelchef.services.campaigns import campaigns as service
+from labelchef.services.campaigns import charts
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import (

@@ -1,7 +1,7 @@
 """Care of campaigns: rename, archive, delete, restore, copy with other settings."""
 
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.services import care
+from labelchef.services.campaigns import care
 from labelchef.web.forms import CampaignPath, CopyForm, DeleteForm, RenameForm, RestoreForm
 from labelchef.web.policies import NAME_TAKEN, SETTINGS, Api, Lead, Options, Store, WorkspaceLead
 from labelchef.web.problems import WebError

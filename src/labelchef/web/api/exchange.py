@@ -20,10 +20,12 @@ from labelchef.domain.files import folder_for_a_while
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
 from labelchef.io.archives import is_zip, unpack
-from labelchef.services import campaigns, exchange, importing, proof, take_home, trained
+from labelchef.services.campaigns import campaigns, trained
+from labelchef.services.campaigns.trained import ReplayOutcome
+from labelchef.services.export import exchange, proof, take_home
+from labelchef.services.intake import importing
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
-from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath
 from labelchef.web.policies import Api, Lead, Store

@@ -7,8 +7,9 @@ from fastapi import Path, Query
 
 from labelchef.domain.campaigns import Page
 from labelchef.domain.guidance import GuidelineVersion, News, Thread
-from labelchef.services import discussions, guidelines
-from labelchef.services.people.access import find
+from labelchef.services.campaigns import guidelines
+from labelchef.services.campaigns.access import find
+from labelchef.services.labelling import discussions
 from labelchef.web.forms import (
     CampaignPath,
     CommentForm,

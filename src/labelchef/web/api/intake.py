@@ -8,7 +8,7 @@ from fastapi.responses import PlainTextResponse
 from labelchef.domain.campaigns import Page
 from labelchef.domain.intake import WaitingFiles
 from labelchef.domain.settings import Settings
-from labelchef.services.intake import rules, steps, suggesting
+from labelchef.services.intake import rules, steps
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -129,13 +129,13 @@ def suggestion(
     column: Annotated[str, Query(description="A column of text.", max_length=500)],
 ) -> SuggestionView:
     """A rule that may be useful: a word and a class. The first answer takes seconds."""
-    return SuggestionView.of(suggesting.suggest(ws, intake, column))
+    return SuggestionView.of(rules.suggest(ws, intake, column))
 
 
 @routes.post("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, (422, "unknown_rule", "no such rule"), *_SUGGESTION)
 def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) -> SuggestionView:
     """Say whether the rule is useful, and get the next one. A useful rule is added by `PUT …/rules`."""
-    found = suggesting.answer(ws, intake, form.column, form.word, form.label, form.useful)
+    found = rules.answer(ws, intake, form.column, form.word, form.label, form.useful)
     return SuggestionView.of(found)
 
 

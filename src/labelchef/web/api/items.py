@@ -21,8 +21,8 @@ from labelchef.domain.browsing import (
 )
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
-from labelchef.services.browsing import actions, items, similar
-from labelchef.services.charts import map2d
+from labelchef.services.campaigns.charts import map2d
+from labelchef.services.items import actions, items, similar
 from labelchef.web.forms import ActionForm, CampaignPath, ItemPath, QueryForm
 from labelchef.web.paging import Cursor
 from labelchef.web.policies import ITEM, Api, Lead, Store

@@ -7,7 +7,7 @@ from fastapi.responses import FileResponse
 
 from labelchef.domain.campaigns import Page
 from labelchef.domain.jobs import Job
-from labelchef.services import jobs as service
+from labelchef.services.jobs import jobs as service
 from labelchef.web.api.exchange import media_type_of
 from labelchef.web.forms import CampaignPath, JobForm
 from labelchef.web.paging import Cursor, Limit, part_of

@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import Query
 
 from labelchef.domain.campaigns import CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Member, Page, Role
-from labelchef.services import campaigns as service
-from labelchef.services.labelling import decisions, tasks
+from labelchef.services.campaigns import campaigns as service
+from labelchef.services.items import decisions
+from labelchef.services.labelling import tasks
 from labelchef.services.people import accounts
 from labelchef.web.forms import AccountPath, CampaignPath, ItemForm, PersonForm, ResolveForm, SettingsChange
 from labelchef.web.paging import Cursor, Limit, part_of

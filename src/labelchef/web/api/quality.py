@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from labelchef.domain.duties import MOST_ITEMS, Duty
-from labelchef.services import quality as measuring
-from labelchef.services.labelling import duties
-from labelchef.services.quality import OwnWork, QualityReport
+from labelchef.services.campaigns import duties
+from labelchef.services.people import quality as measuring
+from labelchef.services.people.quality import OwnWork, QualityReport
 from labelchef.web.forms import AccountPath, CampaignPath, Form, Key, Name
 from labelchef.web.policies import ACCOUNT, Api, Lead, Member, Store
 

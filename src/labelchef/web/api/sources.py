@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import Query
 
-from labelchef.services import source_effects, sources
-from labelchef.services.source_effects import CampaignRules, Proposal
+from labelchef.services.sources import source_effects, sources
+from labelchef.services.sources.source_effects import CampaignRules, Proposal
 from labelchef.web.forms import CampaignPath, ProposalForm, RulesForm
 from labelchef.web.policies import BUSY_RULES, Api, Gone, Lead, Store
 from labelchef.web.problems import Case

@@ -1,0 +1,40 @@
+"""Items whose votes tied or were mostly 'ambiguous'."""
+
+from collections import Counter
+
+from sqlalchemy import Connection
+
+from labelchef.aggregation import MajorityVote
+from labelchef.campaign.session import MOST_ATTEMPTS
+from labelchef.domain.campaigns import Awaited, DecisionKind, RoundState
+from labelchef.ledger.sql import counted
+from labelchef.store import decision_table, round_table, vote_table
+from labelchef.store.rows import CampaignRow
+
+
+def contested_items(connection: Connection, campaign: CampaignRow) -> dict[tuple[int, int], Awaited]:
+    """Inner id and attempt of every item in conflict → what it waits for."""
+    turn = round_table.last_turn(connection, campaign.id)
+    going = turn is not None and turn.state == RoundState.SELECTED
+    batch = (
+        {one.item_id: one for one in round_table.batch_of(connection, turn.id)} if turn is not None and going else {}
+    )
+    found: dict[tuple[int, int], Awaited] = {}
+    left = decision_table.unresolved(connection, campaign.id)
+    asked = Counter(
+        one.item_id
+        for one in decision_table.decisions_on(connection, [one.item_id for one in left])
+        if one.label is None and one.kind is not DecisionKind.REOPEN
+    )
+    for one in left:
+        again = Awaited.LEAD if asked[one.item_id] >= MOST_ATTEMPTS else Awaited.AGAIN
+        found[one.item_id, one.attempt] = Awaited.ASKED if one.item_id in batch else again
+    for item, selection in batch.items():
+        needed = selection.needed or 0
+        if not selection.decided and selection.votes < needed and needed > campaign.settings.people:
+            found[item, selection.attempt] = Awaited.FURTHER
+    for item, attempt in vote_table.imported_undecided(connection, campaign.id):
+        votes = vote_table.live_votes(connection, item, attempt)
+        if votes and item not in batch and counted(votes, MajorityVote())[0] is None:
+            found[item, attempt] = Awaited.BATCH
+    return found

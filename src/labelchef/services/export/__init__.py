@@ -1,0 +1,1 @@
+"""What is taken home: labels, models, reports, and the ledger with its proof."""

@@ -1,0 +1,1 @@
+"""The items of a campaign: looked through, compared, decided."""
