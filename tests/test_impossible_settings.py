@@ -35,7 +35,7 @@ def test_what_cannot_work_is_refused_at_once(tmp_path: Path, monkeypatch: pytest
                     tried()
                 assert refused.value.code == code
             words = [word for name, value in wrong.items() for word in ("--set", f"{name}={value}")]
-            done = CliRunner().invoke(app, ["copy", slug, *words, "--home", str(ws.home)])
+            done = CliRunner().invoke(app, ["campaign", "copy", slug, *words, "--home", str(ws.home)])
             assert isinstance(done.exception, InvalidInputError), done.output
             assert done.exception.code == code
         assert settings(ws, slug) == before

@@ -339,7 +339,7 @@ def test_a_campaign_lists_its_doubtful_answers(tmp_path: Any) -> None:
         advance(ws, name)
         again = doubts(ws, name)
         assert seen.items[0].item not in {one.item for one in again.items}
-    told = labelchef("doubtful", name, "--json", "--home", str(tmp_path / "home"))
+    told = labelchef("status", name, "--doubtful", "--json", "--home", str(tmp_path / "home"))
     assert json.loads(told)["people"]["source"] is True
-    shown = labelchef("doubtful", name, "--home", str(tmp_path / "home"))
+    shown = labelchef("status", name, "--doubtful", "--home", str(tmp_path / "home"))
     assert "People err on" in shown

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
-from labelchef.cli.backup import COMMANDS as BACKUP
-from labelchef.cli.care import COMMANDS as CARE
+from labelchef.cli.backup import backup_commands
+from labelchef.cli.care import campaign_commands
 from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
@@ -36,10 +37,33 @@ from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.serve import worker as worker_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
-from labelchef.domain.errors import LabelchefError, LabelchefWarning
+from labelchef.domain.errors import InvalidInputError, LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
 
+_MOVED = {
+    **{
+        one: f"campaign {one}" for one in ("list", "rename", "archive", "unarchive", "delete", "restore", "copy", "key")
+    },
+    "sources": "status NAME --sources, and to change them: labelchef campaign sources",
+    "doubtful": "status NAME --doubtful",
+    "report": "export NAME --what report --out report.html",
+    "check-backup": "backup check",
+    "restore-backup": "backup restore",
+}
+"""A command of an earlier version → the present one."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; a name of an earlier version is answered with the present one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _MOVED:
+            raise InvalidInputError(f"`labelchef {args[0]}` is now: labelchef {_MOVED[args[0]]}", code="command")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Find the few weak labels whose cleaning helps your model most, and clean them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -144,10 +168,10 @@ def demo(
 
 app.command()(serve_command)
 app.command()(worker_command)
-for _command in (init, predict, ask_llm, *COMMANDS, *CARE, *BACKUP):
-    app.command({"next_items": "next", "import_votes": "import", "list_campaigns": "list"}.get(_command.__name__))(
-        _command
-    )
+for _command in (init, predict, ask_llm, *COMMANDS):
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
+app.add_typer(campaign_commands, name="campaign")
+app.add_typer(backup_commands, name="backup")
 app.add_typer(users, name="users")
 
 

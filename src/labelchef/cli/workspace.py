@@ -42,6 +42,8 @@ _WHAT = (
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
     "and tables; ledger: everything that happened, chained and signed, for `labelchef verify`."
 )
+_SOURCES = "Each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change."
+_DOUBTFUL = "How often people err, and the answers that are worth a second look: a lead may decide or reopen them."
 _IMPORTED = (
     "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
     "Argilla, crowd-kit, Hugging Face datasets)."
@@ -55,28 +57,68 @@ _SELECTORS = "Selectors to compare, separated by commas; the default is the camp
 def status(
     ws: "Workspace",
     campaign: Annotated[str | None, typer.Argument(help="A campaign; all of them if none is named.")] = None,
+    sources: Annotated[bool, typer.Option("--sources", help=_SOURCES)] = False,
+    doubtful: Annotated[bool, typer.Option("--doubtful", help=_DOUBTFUL)] = False,
+    out: Annotated[Path | None, typer.Option(help="With --sources: file to write: .csv, .jsonl or .parquet.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of campaigns: rounds, votes, people, conflicts."""
+    """Show the state of campaigns: rounds, votes, people, conflicts; or what is known of sources, or of doubtful answers."""
     from labelchef.services import campaigns as service
 
-    if campaign is not None:
-        seen = service.status(ws, campaign)
+    if ((sources or doubtful) and (campaign is None or (sources and doubtful))) or (out is not None and not sources):
+        told = "expected labelchef status NAME with --sources or --doubtful; --out FILE goes with --sources"
+        raise InvalidInputError(told, code="status")
+    if campaign is None:
+        found = service.list_campaigns(ws)
         if as_json:
-            _print_json(asdict(seen))
+            _print_json([asdict(one) for one in found])
+        elif found:
+            rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
+            console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
+            for one in found:
+                show_notices(one, f"{one.slug}: ")
         else:
-            _show_status(seen)
-        return
-    found = service.list_campaigns(ws)
-    if as_json:
-        _print_json([asdict(one) for one in found])
-    elif found:
-        rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
-        console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
-        for one in found:
-            show_notices(one, f"{one.slug}: ")
+            console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
+    elif sources:
+        _show_sources(ws, campaign, out, as_json=as_json)
+    elif doubtful:
+        _show_doubts(ws, campaign, as_json=as_json)
+    elif as_json:
+        _print_json(asdict(service.status(ws, campaign)))
     else:
-        console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
+        _show_status(service.status(ws, campaign))
+
+
+def _show_sources(ws: "Workspace", campaign: str, out: Path | None, *, as_json: bool) -> None:
+    from labelchef.cli.progress import show_sources
+    from labelchef.services import sources as service
+
+    if out is not None:
+        console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
+        return
+    found = service.sources(ws, campaign)
+    if as_json:
+        _print_json(found.as_json())
+    elif found.sources:
+        show_sources(found)
+    else:
+        console.print(found.notes[0])
+
+
+def _show_doubts(ws: "Workspace", campaign: str, *, as_json: bool) -> None:
+    from labelchef.services.doubts import doubts
+
+    found = doubts(ws, campaign)
+    if as_json:
+        _print_json({**asdict(found), "note": found.note})
+        return
+    console.print(found.note)
+    if found.items:
+        rows = [
+            (one.item, one.answer, one.believed, f"{one.wrong:.0%}", f"{one.worth:.2f}", one.reason)
+            for one in found.items
+        ]
+        console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
 
 
 @takes(ws=workspace_options())
@@ -177,21 +219,6 @@ def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: boo
         raise typer.Exit(DIFFERS)
 
 
-@takes(ws=workspace_options())
-def key(
-    ws: "Workspace",
-    new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that is lost.")] = False,
-) -> None:
-    """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
-    from labelchef.services.keys import new_key, told_key
-
-    if new:
-        new_key(ws)
-    public, fingerprint = told_key(ws)
-    typer.echo(public)
-    typer.echo(f"fingerprint {fingerprint}")
-
-
 def verify(
     file: Annotated[Path, typer.Argument(help="A ledger: what `labelchef export CAMPAIGN --what ledger` wrote.")],
     key: Annotated[
@@ -272,18 +299,6 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
 
 
 @takes(ws=workspace_options())
-def report(
-    campaign: Campaign,
-    ws: "Workspace",
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-) -> None:
-    """Write the report of a campaign: plots and tables in one HTML file."""
-    from labelchef.services import exchange
-
-    console.print(f"report: {exchange.export_report(ws, campaign, out).resolve()}")
-
-
-@takes(ws=workspace_options())
 def compare(
     campaign: Campaign,
     ws: "Workspace",
@@ -315,87 +330,7 @@ def compare(
         console.print(f"{', '.join(written)}: {out.resolve()}")
 
 
-@takes(ws=workspace_options())
-def sources(
-    campaign: Campaign,
-    ws: "Workspace",
-    as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="File to write: .csv, .jsonl or .parquet.")] = None,
-    mute: Annotated[
-        list[str] | None, typer.Option(help="A source whose votes should not be used; once for each.")
-    ] = None,
-    unmute: Annotated[list[str] | None, typer.Option(help="A muted source that should be heard again.")] = None,
-    rules: Annotated[
-        Path | None, typer.Option(help="Rules file that should take the place of the campaign's rules.")
-    ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Use the other sources, from the next model on.")] = False,
-    person: Person = None,
-) -> None:
-    """Show what is known of each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change.
-
-    With --mute, --unmute or --rules, show the effect of that: the model is really made. With --apply, use it.
-    """
-    from labelchef.cli.progress import show_sources
-    from labelchef.services import sources as service
-
-    if mute or unmute or rules is not None:
-        _other_sources(ws, campaign, mute or [], unmute or [], rules, who_is(person) if apply else None)
-        return
-    if out is not None:
-        console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
-        return
-    found = service.sources(ws, campaign)
-    if as_json:
-        _print_json(found.as_json())
-    elif found.sources:
-        show_sources(found)
-    else:
-        console.print(found.notes[0])
-
-
-def _other_sources(
-    ws: "Workspace", campaign: str, mute: list[str], unmute: list[str], rules: Path | None, by: str | None
-) -> None:
-    """Show the effect of other sources, and use them if somebody says so."""
-    from labelchef.cli.progress import show_effect
-    from labelchef.services import campaigns, source_effects
-    from labelchef.services.campaign_rules import kept_of
-    from labelchef.sources.rules import read_rules, rule_values
-
-    muted = [one for one in campaigns.settings(ws, campaign).muted if one not in unmute]
-    wanted = tuple(dict.fromkeys([*muted, *mute]))
-    values = None if rules is None else tuple(map(rule_values, kept_of(read_rules(rules), ()).rules))
-    proposal = source_effects.Proposal(wanted, values)
-    found = source_effects.computed(ws, campaign, proposal)
-    show_effect(found)
-    if by is None:
-        console.print("nothing was changed; with --apply it holds from the next model on", style="dim")
-        return
-    version = source_effects.apply(ws, campaign, proposal, by)
-    console.print(f"muted: {', '.join(wanted) or 'none'}; rules: version {version}. It holds from the next model on")
-
-
-@takes(ws=workspace_options())
-def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
-    """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
-    from labelchef.services.doubts import doubts
-
-    found = doubts(ws, campaign)
-    if as_json:
-        _print_json({**asdict(found), "note": found.note})
-        return
-    console.print(found.note)
-    if found.items:
-        rows = [
-            (one.item, one.answer, one.believed, f"{one.wrong:.0%}", f"{one.worth:.2f}", one.reason)
-            for one in found.items
-        ]
-        console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
-
-
-COMMANDS = (
-    status, sources, doubtful, next_items, vote, export, key, verify, import_votes, replay, report, compare,
-)  # fmt: skip
+COMMANDS = (status, next_items, vote, export, verify, import_votes, replay, compare)
 
 
 @users.command()
@@ -558,7 +493,9 @@ def _show_status(seen: CampaignStatus) -> None:
     if seen.settings.audit:
         console.print(str(seen.audit))
     for harm in seen.harms:
-        console.print(f"{harm} labelchef sources {seen.summary.slug} --mute {harm.name!r} shows what muting it does.")
+        console.print(
+            f"{harm} labelchef campaign sources {seen.summary.slug} --mute {harm.name!r} shows what muting it does."
+        )
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

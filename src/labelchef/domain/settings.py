@@ -461,7 +461,7 @@ class Settings:
         if others := sorted(set(changes) - set(allowed)):
             raise InvalidInputError(
                 f"{others[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}. To use another "
-                "value, copy the campaign: `labelchef copy NAME --set SETTING=VALUE`",
+                "value, copy the campaign: `labelchef campaign copy NAME --set SETTING=VALUE`",
                 code="settings",
             )
         return replace(self, **changes)
