@@ -231,7 +231,7 @@ def test_settings_that_cannot_be() -> None:
         {"blind_share": float("nan")},
         {"seed": -1},
         {"ahead": True},
-        {"blind": 1},
+        {"suggestion_votes": 1},
         {"selector": 3},
         {"target": "high"},
     ):

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.campaign.data import find_files, read_files
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
@@ -70,7 +70,9 @@ def test_columns_of_other_names_are_refused(frames: tuple[Any, ...]) -> None:
     X, y, X_val, y_val = frames
     X_test = pd.DataFrame(np.asarray(X_val), columns=["age", "income", "clicks"])
     with pytest.raises(InvalidInputError, match="column 2 of X_test is 'clicks'; expected 'visits'"):
-        LabelCleaner(**QUICK).fit(X, votes={"one": y}, X_val=X_val, y_val=y_val, X_test=X_test, y_test=y_val)
+        LabelCleaner(**QUICK).fit(
+            X, votes={"one": y}, X_val=X_val, y_val=y_val, known=Known(X_test=X_test, y_test=y_val)
+        )
 
 
 def test_numbers_as_names_are_refused_in_another_order_only() -> None:

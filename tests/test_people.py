@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef import LabelCleaner
+from labelchef import LabelCleaner, SourceSettings
 from labelchef.annotators import SimulatedAnnotators
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.people import LEAST, Answers, answers_of, estimate, value_of_asking
@@ -214,7 +214,7 @@ def test_nothing_changes_for_careful_people() -> None:
 
 @pytest.fixture(scope="module")
 def careless() -> Any:
-    return campaign(0.25, tol=1e-7)
+    return campaign(0.25)
 
 
 def test_answers_of_people_who_err_train_as_a_source(careless: Any) -> None:
@@ -250,7 +250,7 @@ def test_a_restart_believes_the_same(careless: Any) -> None:
     cleaner, _ = careless
     X, weak, X_val, y_val, _ = problem()
     data = CampaignData.of(X, weak, X_val=X_val, y_val=y_val)
-    again = rebuild(data, Settings(budget=60, batch_size=20, tol=1e-7), cleaner.rounds_[1:])
+    again = rebuild(data, Settings(budget=60, batch_size=20), cleaner.rounds_[1:])
     session = cleaner._session
     assert again.people() == cleaner.people_
     np.testing.assert_array_equal(again.labels.Y, session.labels.Y)
@@ -308,7 +308,9 @@ def test_where_trusted_samples_steer_answers_are_the_truth(preset: Any, trusted:
     rows = np.flatnonzero(cleaner.cleaned_)
     assert set(np.unique(cleaner._session.labels.Y[rows])) == {0.0, 1.0}
     with pytest.raises(InvalidInputError, match="answers is 'source'"):
-        LabelCleaner(preset=preset, trusted=trusted, answers="source").fit(X, weak, X_val=X_val, y_val=y_val)
+        LabelCleaner(preset=preset, trusted=trusted, sources=SourceSettings(answers="source")).fit(
+            X, weak, X_val=X_val, y_val=y_val
+        )
 
 
 def test_wrong_settings_are_named() -> None:

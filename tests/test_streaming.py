@@ -28,6 +28,7 @@ from labelchef.services.campaigns import create_from_folder
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import open_workspace
+from tests.oracles import cleaner_of
 
 
 def on_disk(folder: Path, X: np.ndarray) -> Features:
@@ -222,7 +223,7 @@ class TestCampaigns:
         }
 
     def fitted(self, data: dict[str, Any], X: Any, engine: str) -> LabelCleaner:
-        cleaner = LabelCleaner(engine=engine, budget=None, batch_size=15, tol=1e-6)
+        cleaner = cleaner_of(engine=engine, budget=None, batch_size=15, tol=1e-6)
         return cleaner.fit(X, votes=data["votes"], X_val=data["X_val"], y_val=data["y_val"], classes=[0, 1, 2])
 
     def test_the_same_selections_from_a_path_as_from_memory(self, rng: np.random.Generator, tmp_path: Path) -> None:

@@ -337,7 +337,6 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "ahead"): lambda lab: lab.settings('{"ahead": 1000000000000}'),
     (422, "target"): lambda lab: lab.settings('{"target": 1.5}'),
     (422, "cluster"): lambda lab: lab.settings('{"engine": "dask"}'),
-    (422, "feature_dtype"): lambda lab: lab.settings('{"engine": "memory", "feature_dtype": "float32"}'),
     (422, "metric"): lambda lab: lab.settings('{"target": 0.9, "target_metric": "f1"}'),
     (422, "name"): lambda lab: lab.lead.post(
         "/api/campaigns/from-folder", json={"name": "\u202e", "folder": f"{lab.world.options.import_root}/arrays"}

@@ -24,6 +24,9 @@ WORTH_A_CLUSTER = 1 << 28
 MEMORY_SHARE = 0.5
 """Of the memory that is free, above which 'auto' streams an X that is in files."""
 
+FEATURE_TYPES = ("float64", "float32", "float16", "bfloat16")
+"""In which a GPU may store the features."""
+
 _DEVICE_SHARE = 0.6  # of the memory that is free on a device; the rest is for row arrays and the factor
 
 
@@ -93,7 +96,7 @@ def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = N
 
 
 def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: str | None = None) -> Placement:
-    """The placement for X, an array or `Features`, by the settings `engine` and `feature_dtype`.
+    """The placement for X, an array or `Features`, by the setting `engine` and the type in which a GPU stores it.
 
     `cluster` is the address of a cluster, if one is given; else that of this machine counts (`LABELCHEF_CLUSTER`).
 

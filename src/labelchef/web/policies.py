@@ -276,7 +276,6 @@ SETTINGS: tuple[Case, ...] = (
     (422, "ahead", "more work ahead than there are items"),
     (422, "target", "a target that the metric cannot reach"),
     (422, "cluster", "the engine dask on a server without a cluster"),
-    (422, "feature_dtype", "a type of the features with an engine that does not copy them"),
     (422, "val", "no trusted samples are there, and a setting needs them"),
 )
 """Settings that do not fit each other."""
