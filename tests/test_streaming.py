@@ -24,7 +24,7 @@ from labelchef.engines import MemoryEngine, RowLabels, choice, kernels
 from labelchef.engines.streaming import StreamingEngine
 from labelchef.features import ArrayFeatures, Features, open_features
 from labelchef.services import clean as service
-from labelchef.services.campaigns import create_from_folder
+from labelchef.services.campaigns import create_campaign
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import open_workspace
@@ -351,7 +351,7 @@ class TestServices:
         self.files(tmp_path / "files", rng, X, shards=shards)
         with open_workspace(tmp_path / "home", None) as ws:
             settings = Settings(engine="disk", budget=20)
-            made = create_from_folder(ws, "Streamed", tmp_path / "files", settings, "lead")
+            made = create_campaign(ws, "Streamed", find_files(tmp_path / "files"), settings, "lead")
             row = find(ws, made.slug)
             data = data_of(ws, row)
             np.testing.assert_array_equal(np.asarray(data.X), X)

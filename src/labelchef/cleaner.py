@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -50,6 +50,8 @@ from labelchef.engines.choice import FEATURE_TYPES
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True)
 class SourceSettings:
@@ -63,10 +65,6 @@ class SourceSettings:
     answers: str = "auto"
     """'truth': a sample trains with the class that was decided; 'source': with what follows from the answers of people, who may
     err, and from the model without the sample; 'auto': as truth, until people are known to err (`people_`)."""
-
-    def settings(self) -> dict[str, Any]:
-        """Setting → value."""
-        return {"sources": self.model, "muted": self.muted, "answers": self.answers}
 
 
 @dataclass(frozen=True)
@@ -87,10 +85,6 @@ class EngineSettings:
                 f"feature_dtype is {self.feature_dtype!r}; expected one of: {', '.join(FEATURE_TYPES)}, or None",
                 code="feature_dtype",
             )
-
-    def settings(self) -> dict[str, Any]:
-        """Setting → value."""
-        return {"engine": self.name}
 
 
 @dataclass(frozen=True)
@@ -297,17 +291,17 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def gains(self, split: str = "validation") -> dict[str, Gain] | None:
         """The gains of all metrics by name, as `gain` gives them."""
-        session = self._fitted()
-        if split not in ("validation", "test"):
-            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
-        return session.gains_by_split().get(split)
+        return self._of_split(self._fitted().gains_by_split, split)
 
     def figures(self, split: str = "validation") -> dict[str, Figure] | None:
         """The metrics of the model as it stands by name, each with a 95 % interval; None where no samples judge."""
-        session = self._fitted()
+        return self._of_split(self._fitted().figures_by_split, split)
+
+    @staticmethod
+    def _of_split(found: Callable[[], dict[str, Value]], split: str) -> Value | None:
         if split not in ("validation", "test"):
             raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
-        return session.figures_by_split().get(split)
+        return found().get(split)
 
     def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
@@ -446,9 +440,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         given = {name: getattr(self, name) for name in OPTIONS if hasattr(self, name)}
         objects = ("selector", "constructor", "stop")
         given = {name: value for name, value in given.items() if name not in objects or isinstance(value, str)}
-        for group in (one for one in given.values() if isinstance(one, SourceSettings | EngineSettings)):
-            given = {**given, **group.settings()}
-        return given
+        sources, engine = given.get("sources"), given.get("engine")
+        if isinstance(sources, SourceSettings):
+            given |= {"sources": sources.model, "muted": sources.muted, "answers": sources.answers}
+        return given | ({"engine": engine.name} if isinstance(engine, EngineSettings) else {})
 
     def _rules(self) -> Rules:
         rules = Rules.of(self._settings())

@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from labelchef.cli.options import (
     console,
     file_options,
     names_in,
+    options_of,
     secrets_from_files,
     setting_options,
     takes,
@@ -41,15 +42,10 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError, Labelchef
 from labelchef.domain.settings import Settings, voters_of
 
 _MOVED = {
-    **{
-        one: f"campaign {one}" for one in ("list", "rename", "archive", "unarchive", "delete", "restore", "copy", "key")
-    },
-    "sources": "status NAME --sources, and to change them: labelchef campaign sources",
-    "doubtful": "status NAME --doubtful",
-    "report": "export NAME --what report --out report.html",
-    "check-backup": "backup check",
-    "restore-backup": "backup restore",
-}
+    "sources": "status NAME --sources, and to change them: labelchef campaign sources", "doubtful": "status NAME --doubtful",
+    "report": "export NAME --what report --out report.html", "check-backup": "backup check", "restore-backup": "backup restore",
+    **{one: f"campaign {one}" for one in ("list", "rename", "archive", "unarchive", "delete", "restore", "copy", "key")},
+}  # fmt: skip
 """A command of an earlier version → the present one."""
 
 
@@ -95,20 +91,31 @@ _SOURCES = ("weak", "source_votes", "val_source_votes")
 _CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
 
+@dataclass(frozen=True)
+class _Cleaning:
+    """Who answers, how files are read, what is written."""
+
+    strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None
+    error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05
+    report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False
+    resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False
+    by_position: ByPosition = False
+    classes: Classes = None
+    cluster: Cluster = None
+
+
 @app.command()
-@takes(files=file_options(_CLEAN_FILES, required=REQUIRED), settings=setting_options(CLEAN_SETTINGS))
+@takes(
+    files=file_options(_CLEAN_FILES, required=REQUIRED),
+    settings=setting_options(CLEAN_SETTINGS),
+    more=options_of(_Cleaning),
+)
 def clean(
     files: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     settings: Settings,
-    strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
-    error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
-    report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
-    resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
-    by_position: ByPosition = False,
-    classes: Classes = None,
-    cluster: Cluster = None,
+    more: _Cleaning,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -118,14 +125,14 @@ def clean(
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.services import clean as service
 
-    use_cluster(cluster)
-    people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
+    use_cluster(more.cluster)
+    people, suggestion_votes = voters_of(more.strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
-    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(campaign_files(files, by_position=by_position, classes=names_in(classes) or None))
+    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), more.error_rate)
+    data = read_files(campaign_files(files, by_position=more.by_position, classes=names_in(more.classes) or None))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
-            data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
+            data, answers, settings, out, report=more.report, onnx=more.onnx, resume=more.resume, watcher=live.watcher()
         )
     show_outcome(outcome, settings.target_metric)
     if outcome.stopped_because == "interrupted":

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from labelchef.cli.options import (
     PIPED,
     console,
+    options_of,
     plain_table,
     takes,
     workspace_options,
@@ -142,32 +143,36 @@ def next_items(
             _show_task(task)
 
 
-@takes(ws=workspace_options())
-def vote(
-    campaign: Campaign,
-    ws: "Workspace",
-    item: Annotated[str | None, typer.Argument(help="The item's id; not needed with --undo.")] = None,
-    label: Annotated[str | None, typer.Argument(help="A class name.")] = None,
-    person: Person = None,
-    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False,
-    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class _Said:
+    """What a person says of an item."""
+
+    item: Annotated[str | None, typer.Argument(help="The item's id; not needed with --undo.")] = None
+    label: Annotated[str | None, typer.Argument(help="A class name.")] = None
+    person: Person = None
+    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False
+    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None
+    undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False
+    skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False
+
+
+@takes(ws=workspace_options(), said=options_of(_Said))
+def vote(campaign: Campaign, ws: "Workspace", said: _Said) -> None:
     """Vote on an item, change or take back a vote, skip an item."""
     from labelchef.services.labelling import tasks, votes
 
-    if sum([undo, skip, ambiguous, label is not None]) != 1 or (item is None) != undo:
+    item, label = said.item, said.label
+    if sum([said.undo, said.skip, said.ambiguous, label is not None]) != 1 or (item is None) != said.undo:
         told = "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone"
         raise InvalidInputError(told, code="label")
-    who = who_is(person)
+    who = who_is(said.person)
     if item is None:
         console.print(f"taken back; item {votes.undo_vote(ws, campaign, who).item} is yours again")
-    elif skip:
+    elif said.skip:
         tasks.skip(ws, campaign, who, item)
         console.print(f"item {item} is left to others")
     else:
-        done = votes.cast_vote(ws, campaign, who, item, label, note=note)
+        done = votes.cast_vote(ws, campaign, who, item, label, note=said.note)
         console.print(f"stored: {done.item} is {label or 'ambiguous'}")
     move_on(ws, campaign)
 
@@ -244,40 +249,45 @@ def verify(
     console.print(f"the file was not altered; {found.unproven}" if found.unproven else "nothing was altered")
 
 
-@takes(ws=workspace_options())
+@dataclass(frozen=True)
+class _Importing:
+    """How a file of answers is read, and what is told of it."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False
+    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None
+    rename: Annotated[list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")] = None
+    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None
+
+
+@takes(ws=workspace_options(), how=options_of(_Importing))
 def import_votes(
     campaign: Campaign,
     file: Annotated[Path, typer.Argument(help=_IMPORTED)],
     ws: "Workspace",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
-    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None,
-    rename: Annotated[
-        list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
-    ] = None,
-    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
+    how: _Importing,
     person: Person = None,
 ) -> None:
     """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
     from labelchef.services.importing import import_votes as service
     from labelchef.services.importing import write_lines
 
-    parts = [one.partition("=") for one in rename or []]
+    parts = [one.partition("=") for one in how.rename or []]
     names = {old: new for old, _, new in parts}
     if "" in {*names, *names.values()}:
-        raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
-    found = service(ws, campaign, who_is(person), file, dry_run=dry_run, format=format, rename=names)
+        raise InvalidInputError(f"--rename is {how.rename}; expected OLD=NEW", code="rename")
+    found = service(ws, campaign, who_is(person), file, dry_run=how.dry_run, format=how.format, rename=names)
     said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
-    console.print(f"{'would be: ' if dry_run else ''}{said}")
+    console.print(f"{'would be: ' if how.dry_run else ''}{said}")
     for note in found.notes:
         console.print(note)
-    if lines is not None:
-        console.print(f"lines: {write_lines(found, lines).resolve()}")
+    if how.lines is not None:
+        console.print(f"lines: {write_lines(found, how.lines).resolve()}")
     else:
         rows = [(one.line, one.item, one.annotator, one.outcome.value) for one in found.lines[:MOST_LINES]]
         console.print(plain_table(("line", "item", "annotator", "what became of it"), rows))
         if len(found.lines) > MOST_LINES:
             console.print(f"… and {len(found.lines) - MOST_LINES} more; --lines FILE writes all of them")
-    if not dry_run:
+    if not how.dry_run:
         move_on(ws, campaign)
 
 

@@ -141,8 +141,8 @@ def _option(default: Any, kind: type, title: str, help: str, **rest: Any) -> Any
 class Settings:
     """Everything of a campaign that is not data.
 
-    >>> Settings.with_strategy("three", budget=50).people
-    2
+    >>> Settings(preset="paper").gamma
+    0.8
     """
 
     preset: str = _option(
@@ -372,12 +372,6 @@ class Settings:
     def tol(self) -> float:
         """Relative distance of a model of newton to its optimum: proven; estimated for updates where trusted samples train."""
         return 1e-5 if self.preset == "paper" else 1e-3
-
-    @classmethod
-    def with_strategy(cls, strategy: str, **others: Any) -> "Settings":
-        """Settings with the voters of one of the paper's strategies."""
-        people, suggestion = voters_of(strategy)
-        return cls.of({**others, "people": people, "suggestion_votes": suggestion})
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Settings":

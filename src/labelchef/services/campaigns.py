@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
-from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.data import CampaignData, read_files
 from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, check_choices, check_pilot, with_strengths
@@ -127,23 +127,6 @@ def _store(
         shutil.copyfile(data.contents.media / name, target)
         target.chmod(PRIVATE_FILE)
     return [write_array(folder, name, array) for name, array in arrays.items()]
-
-
-def create_from_folder(
-    ws: Workspace,
-    name: str,
-    folder: Path,
-    settings: Settings,
-    by: str,
-    *,
-    by_position: bool = False,
-    classes: tuple[str, ...] | None = None,
-    guidelines: str | None = None,
-    progress: Progress = no_progress,
-) -> CampaignSummary:
-    """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    files = find_files(folder, by_position, classes)
-    return create_campaign(ws, name, files, settings, by, guidelines=guidelines, progress=progress)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:

@@ -31,7 +31,7 @@ _PIXELS = 96
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:
     """Clean the digits and write everything to `folder`."""
     digits = load_digits_demo(seed)
-    settings = Settings.with_strategy("one", budget=200, batch_size=10, seed=seed)
+    settings = Settings(people=3, budget=200, batch_size=10, seed=seed)
     answers, title = Answers(truth=digits.y.tolist()), "labelchef demo: digits"
     return clean(_data(digits), answers, settings, folder, title=title, report=report, watcher=watcher)
 
