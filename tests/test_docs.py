@@ -1,5 +1,6 @@
 """Docs that would fall behind the code fail here."""
 
+import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from labelchef import LabelCleaner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.cli.main import app
 from labelchef.constructors import CONSTRUCTORS
@@ -52,8 +54,11 @@ def test_every_command_of_a_group_is_documented() -> None:
             )
 
 
-def test_there_are_few_commands() -> None:
+def test_there_are_few_commands_settings_and_parameters() -> None:
     assert len(COMMANDS) <= 18
+    assert len(OPTIONS) <= 26
+    assert len(inspect.signature(LabelCleaner).parameters) <= 16
+    assert len(inspect.signature(LabelCleaner.fit).parameters) <= 1 + 9
 
 
 def test_every_selector_and_constructor_is_documented() -> None:

@@ -176,8 +176,9 @@ def answer(session: Session, batch: Batch, y: Any) -> None:
     session.decide(batch, Votes.of([("ann", batch.indices, ids)]), Decisions.sure(batch.indices, ids))
 
 
-def test_a_restart_at_any_round_comes_to_the_same() -> None:
+def test_a_restart_at_any_round_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 16 with 50 trusted samples: the choice is made anew after the second one, and used in the third."""
+    monkeypatch.setattr(Settings, "tol", 1e-9)
     data, settings = drawn(3), Settings(batch_size=16)
     whole = new_session(campaign(data), settings)
     whole.start()
