@@ -329,7 +329,7 @@ def test_less_loss_is_better_and_a_test_set_judges(shared: Workspace) -> None:
 def test_too_few_judges_are_said(shared: Workspace) -> None:
     data = noisy()
     small = campaign_data(data.X, data.weak, data.validation[0][:40], data.validation[1][:40])
-    campaign = labelled(shared, "Few judges", small, rounds=4, budget=24)
+    campaign = labelled(shared, "Few judges", small, rounds=4, budget=24, holdout=0.0)
     found = comparing.compare(shared, campaign, ["margin"])
     assert (found.split, found.samples) == ("steering", 40)
     difference = one(found, "margin").difference

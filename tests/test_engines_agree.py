@@ -379,9 +379,9 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     ("settings", "message"),
     [
         ({"engine": {"name": "tpu"}}, "engine is 'tpu'; expected one of: auto, memory, cuda, disk"),
-        ({"engine": {"feature_dtype": "int8"}}, "feature_dtype is 'int8'; expected one of: float64"),
-        ({"engine": {"name": "memory", "feature_dtype": "float16"}}, "does not copy X"),
-        ({"engine": {"name": "disk", "feature_dtype": "float16"}}, "with engine 'disk', which does not copy X"),
+        ({"engine": {"feature_dtype": "int8"}}, "feature_dtype is 'int8' with engine 'auto'; expected one of: float64"),
+        ({"engine": {"name": "memory", "feature_dtype": "float16"}}, "with an engine that copies X"),
+        ({"engine": {"name": "disk", "feature_dtype": "float16"}}, "with engine 'disk'; expected one of"),
     ],
 )
 def test_settings_that_make_no_sense(rng: np.random.Generator, settings: dict[str, Any], message: str) -> None:

@@ -46,7 +46,6 @@ from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, 
 from labelchef.domain.settings import OPTIONS, TRAIN, Settings
 from labelchef.domain.validation import Figure, Gain
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.engines.choice import FEATURE_TYPES
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
 
@@ -78,13 +77,6 @@ class EngineSettings:
     cluster: str | None = None
     """The address of a Dask scheduler ('tcp://host:8786'), or 'local' for processes of this machine; None for that in the
     variable LABELCHEF_CLUSTER. With an address, 'auto' means 'dask'."""
-
-    def __post_init__(self) -> None:
-        if self.feature_dtype not in (None, *FEATURE_TYPES):
-            raise InvalidInputError(
-                f"feature_dtype is {self.feature_dtype!r}; expected one of: {', '.join(FEATURE_TYPES)}, or None",
-                code="feature_dtype",
-            )
 
 
 @dataclass(frozen=True)

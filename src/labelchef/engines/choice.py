@@ -86,10 +86,10 @@ def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = N
     address = cluster_address(cluster)
     if engine == "dask":
         required(address)
-    if engine in ("memory", DISK) and feature_dtype is not None:
+    if feature_dtype is not None and (engine in ("memory", DISK) or feature_dtype not in FEATURE_TYPES):
         raise InvalidInputError(
-            f"feature_dtype is {feature_dtype!r} with engine {engine!r}, which does not copy X; expected None. "
-            "Convert X yourself, or take engine='auto'",
+            f"feature_dtype is {feature_dtype!r} with engine {engine!r}; expected one of: {', '.join(FEATURE_TYPES)}, with an "
+            "engine that copies X ('auto', 'cuda' or 'dask'), or None. Convert X yourself for the others",
             code="feature_dtype",
         )
     return address

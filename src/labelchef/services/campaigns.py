@@ -66,16 +66,14 @@ def create_campaign(
     settings: Settings,
     by: str,
     *,
-    encoder: bytes | None = None,
     guidelines: str | None = None,
     more: Mapping[str, NDArray[Any]] | None = None,
     progress: Progress = no_progress,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
-    `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
-    for people, with sections about classes (`services.guidelines.split`). `more` are further arrays to keep, by name: rules
-    (`campaign_rules`).
+    `guidelines` is a Markdown text for people, with sections about classes (`services.guidelines.split`). `more` are further
+    arrays to keep, by name: rules (`campaign_rules`), and the bytes of the encoder that made the features.
     """
     with ws.reading() as connection:
         check_name(connection, name)
@@ -101,16 +99,12 @@ def create_campaign(
         written.store(connection, row.id, by, texts, classes)
         return summary_of(ws, connection, row)
 
-    return make_campaign(ws, new, lambda folder: _store(data, folder, encoder, more or {}), finish, progress)
+    return make_campaign(ws, new, lambda folder: _store(data, folder, more or {}), finish, progress)
 
 
-def _store(
-    data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
-) -> list[ArrayFacts]:
+def _store(data: CampaignData, folder: Path, more: Mapping[str, NDArray[Any]]) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
     arrays: dict[str, Any] = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
-    if encoder is not None:
-        arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.copies is not None:
         arrays["copies"] = data.copies.of
     if data.feature_names is not None:
