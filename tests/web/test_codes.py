@@ -327,7 +327,6 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "selector"): lambda lab: lab.settings('{"selector": "nothing"}'),
     (422, "suggestion"): lambda lab: lab.settings('{"selector": "random", "suggestion_votes": true}'),
     (422, "answers"): lambda lab: lab.settings('{"answers": "source", "trusted": "steer"}'),
-    (422, "constructor"): lambda lab: lab.settings('{"constructor": "newton", "epochs": 3}'),
     (422, "people"): lambda lab: lab.settings('{"people": 0, "suggestion_votes": false}'),
     (422, "gold_share"): lambda lab: lab.settings('{"gold_share": 0.2, "blind_share": 0.1}'),
     (422, "member"): lambda lab: lab.lead.put(f"{CAMPAIGN}/duties/lead", json={"classes": []}),
@@ -391,7 +390,7 @@ ELSEWHERE: dict[str, set[str]] = {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy", "constructor",
     },
     "labelling functions are code, and code is never taken by requests": {
         "function_answer", "label_matrix", "labelling_function",
@@ -404,7 +403,7 @@ ELSEWHERE: dict[str, set[str]] = {
     },
     "the final model is used by the command line and Python": {"coef", "feature_names", "rows", "split"},
     "the worker trains: the campaign fails and its message says why": {
-        "cluster_versions", "epochs", "features_changed", "indices", "learning_rate", "memory_limit",
+        "cluster_versions", "epochs", "feature_dtype", "features_changed", "indices", "learning_rate", "memory_limit",
     },
     "a query is for the command line": {"sql"},
     "a page, not the API": {"link", "static"},
