@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks import real
 from benchmarks.shapes import SHAPES, Data, Shape, make
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.annotators import GroundTruth
 from labelchef.constructors import (
     Construction,
@@ -240,7 +240,9 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
             l2=0.001,
             holdout=0,
         )
-        cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
+        cleaner.fit(
+            data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, known=Known(X_test=data.X_test, y_test=data.y_test)
+        )
         first: Construction = cleaner._session.construction
         result = cleaner.run(GroundTruth(data.y))
         session = cleaner._session

@@ -35,6 +35,7 @@ from tests.store_support import PostgresServer
 
 from benchmarks.browse import BASE, measured, timed
 from benchmarks.serving import SLUG, Connection, Log, annotate, serving
+from labelchef.campaign.data import find_files
 from labelchef.domain.campaigns import Role, Waiting
 from labelchef.domain.settings import Settings
 
@@ -137,7 +138,7 @@ def create(home: Path, database: str | None, files: Path) -> dict[str, Any]:
     with open_workspace(home, database) as ws:
         accounts.create_account(ws, "lead", Role.LEAD, "correct horse battery")
         with Watched() as watched:
-            made = campaigns.create_from_folder(ws, SLUG, files, settings, "lead", by_position=True)
+            made = campaigns.create_campaign(ws, SLUG, find_files(files, by_position=True), settings, "lead")
         tokens = {"lead": accounts.create_api_token(ws, "lead", "load")[0]}
         for name in (f"annotator-{k:02d}" for k in range(PEOPLE)):
             accounts.create_account(ws, name, Role.ANNOTATOR, None)

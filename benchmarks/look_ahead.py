@@ -16,7 +16,9 @@ from sklearn.datasets import load_digits
 
 from benchmarks import real
 from benchmarks.shapes import Data
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
+from labelchef.campaign.choice import make_selector
+from labelchef.constructors import NewtonConstructor
 
 LABELS = 100
 SETTINGS = ((10, False), (10, True), (50, False), (50, True), (1, False))
@@ -55,16 +57,17 @@ def _digits(seed: int) -> Data:
 def _run(data: Data, l2: float, labels: int, b: int, ahead: bool) -> dict[str, float]:
     cleaner = LabelCleaner(
         trusted="steer",
-        selector="increm_infl",
+        selector=make_selector("increm_infl", look_ahead=ahead),
         gamma=0.8,
         l2=l2,
         budget=labels,
         batch_size=b,
-        look_ahead=ahead,
         holdout=0,
-        tol=1e-5,
+        constructor=NewtonConstructor(),
     )
-    cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
+    cleaner.fit(
+        data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, known=Known(X_test=data.X_test, y_test=data.y_test)
+    )
     history = cleaner.run(lambda batch: data.y[batch.indices]).history
     rounds = history.iloc[1:]
     return {

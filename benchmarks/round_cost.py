@@ -13,10 +13,17 @@ from rich.table import Table
 
 from benchmarks.shapes import SHAPES, Data, Shape, make, median_seconds
 from labelchef import LabelCleaner
+from labelchef.constructors import NewtonConstructor
 from labelchef.core.order import smallest
 
 ROUNDS, BATCH = 11, 10
-STEERED: dict[str, Any] = {"trusted": "steer", "selector": "increm_infl", "gamma": 0.8, "holdout": 0, "tol": 1e-5}
+STEERED: dict[str, Any] = {
+    "trusted": "steer",
+    "selector": "increm_infl",
+    "gamma": 0.8,
+    "holdout": 0,
+    "constructor": NewtonConstructor(tol=1e-5),
+}
 
 
 def main(console: Console, *, quick: bool = False) -> dict[str, Any]:

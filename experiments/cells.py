@@ -18,9 +18,10 @@ import numpy as np
 import labelchef
 from experiments import data
 from experiments.cleanlab_selectors import CLEANLAB_SELECTORS
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.baselines import BASELINES
-from labelchef.campaign.choice import ALL_SELECTORS
+from labelchef.campaign.choice import ALL_SELECTORS, make_selector
+from labelchef.constructors import DescentSettings, make_constructor
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.selectors import SELECTORS
 
@@ -155,12 +156,12 @@ def cleaner_of(cell: Cell) -> LabelCleaner:
         settings["gamma"], settings["l2"] = strengths(same)
     return LabelCleaner(
         trusted="steer",
-        tol=1e-5,
-        selector=CLEANLAB_SELECTORS[cell.selector]() if cell.selector in CLEANLAB_SELECTORS else cell.selector,
-        constructor=cell.constructor,
+        selector=make_selector(
+            CLEANLAB_SELECTORS.get(cell.selector, lambda: cell.selector)(), look_ahead=cell.look_ahead
+        ),
+        constructor=make_constructor(cell.constructor, descent=DescentSettings(seed=cell.seed)),
         budget=cell.labels,
         batch_size=cell.b,
-        look_ahead=cell.look_ahead,
         random_state=cell.seed,
         **{name: value for name, value in settings.items() if value is not None},
     )
@@ -179,7 +180,7 @@ def campaign(cell: Cell) -> dict[str, Any]:
     problem = problem_of(cell)
     d = problem.data
     cleaner = cleaner_of(cell)
-    cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, X_test=d.X_test, y_test=d.y_test)
+    cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, known=Known(X_test=d.X_test, y_test=d.y_test))
     return followed(cleaner, problem, cell)
 
 

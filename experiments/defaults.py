@@ -114,7 +114,7 @@ def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _alone_cells(plan: Plan) -> list[Cell]:
-    given = {name: product_default(name) for name in ("gamma", "l2", "holdout", "look_ahead")}
+    given = {name: product_default(name) for name in ("gamma", "l2", "holdout")}
     return [
         Cell(
             "alone",
@@ -122,6 +122,7 @@ def _alone_cells(plan: Plan) -> list[Cell]:
             seed,
             selector=selector,
             strategy=strategy,
+            look_ahead=True,
             b=10,
             labels=LABELS,
             **given,

@@ -15,6 +15,7 @@ from benchmarks import real
 
 from experiments import data
 from experiments.cells import Cell, followed, problem_of
+from labelchef import Known
 
 IMAGES = {"pneumonia_images": "pneumoniamnist", "retina_images": "retinamnist"}
 """Name → file of MedMNIST, 28 × 28 pixels; weak labels are random, as the paper's are."""
@@ -54,7 +55,7 @@ def campaign(cell: Cell) -> dict[str, Any]:
     )  # fmt: skip
     torch.set_num_threads(1)
     try:
-        cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, X_test=d.X_test, y_test=d.y_test)
+        cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, known=Known(X_test=d.X_test, y_test=d.y_test))
         found = followed(cleaner, problem, cell)
         return {**found, "test_loss": [round(float(loss), 5) for loss in cleaner.history_["test_loss"]]}
     finally:

@@ -411,7 +411,7 @@ def _first(d: data.Sourced, cell: Cell) -> dict[str, Any]:
     """
     known = inspect.signature(LabelCleaner).parameters
     settings: dict[str, Any] = {
-        "budget": cell.labels, "batch_size": cell.b, "random_state": cell.seed, "selector": "expected_infl", "look_ahead": True,
+        "budget": cell.labels, "batch_size": cell.b, "random_state": cell.seed, "selector": "expected_infl",
         **({"trusted": "steer"} if "trusted" in known else {}),
     }  # fmt: skip
     given: dict[str, Any] = {"X_val": d.X_val, "y_val": d.y_val}

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import data
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner, SourceSettings
 from labelchef.annotators import SimulatedAnnotators
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.rebuild import rebuild
@@ -53,7 +53,9 @@ class Outcome:
 def started(name: str, way: str, seed: int) -> tuple[data.Sourced, LabelCleaner]:
     """The problem of a seed, and a cleaner that has its first model, which is the same for all people."""
     problem = data.sourced(name, seed, TRUSTED, n_train=TRAIN, n_test=TEST)
-    cleaner = LabelCleaner(budget=BUDGET, batch_size=BATCH, audit=WAYS[way][1], random_state=seed, answers=TRUTH)
+    cleaner = LabelCleaner(
+        budget=BUDGET, batch_size=BATCH, audit=WAYS[way][1], random_state=seed, sources=SourceSettings(answers=TRUTH)
+    )
     cleaner.fit(
         problem.X, votes=problem.votes, X_val=problem.X_val, y_val=problem.y_val, votes_val=problem.votes_val,
         classes=list(range(problem.n_classes)),
@@ -69,7 +71,7 @@ def campaigns(name: str, way: str, rate: float, seed: int) -> list[Outcome]:
     cleaner.run(SimulatedAnnotators(problem.y, n_classes=problem.n_classes, error_rates=rates, seed=seed))
     given = CampaignData.of(
         problem.X, None, votes=problem.votes, X_val=problem.X_val, y_val=problem.y_val, votes_val=problem.votes_val,
-        X_test=problem.X_test, y_test=problem.y_test, classes=list(range(problem.n_classes)),
+        known=Known(X_test=problem.X_test, y_test=problem.y_test), classes=list(range(problem.n_classes)),
     )  # fmt: skip
     first, *rounds = cleaner.rounds_
     found = []

@@ -6,6 +6,7 @@ import numpy as np
 from torch import nn
 
 from labelchef.networks import NetworkCleaner, TrainingSettings
+from tests.oracles import with_known
 
 QUICK = TrainingSettings(epochs=4, batch_size=32, learning_rate=0.01)
 
@@ -21,7 +22,7 @@ class Problem:
         self.test: dict[str, Any] = {"X_test": self.X[200:], "y_test": self.y[200:]}
 
     def fit(self, cleaner: NetworkCleaner, **more: Any) -> NetworkCleaner:
-        return cleaner.fit(self.X[:160], self.weak, **{**self.given, **self.test, **more})
+        return cleaner.fit(self.X[:160], self.weak, **with_known({**self.given, **self.test, **more}))
 
 
 def net(classes: int = 3) -> nn.Module:

@@ -1,7 +1,7 @@
 """Independent, slow and obvious versions of what the package computes cleverly."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
+from labelchef.campaign.choice import make_selector
+from labelchef.constructors import NewtonConstructor
 from labelchef.core.objective import Objective
 from labelchef.engines import MemoryEngine, RowLabels
 
@@ -146,13 +148,29 @@ def dense_quasi_hessian(S: Array, Y: Array) -> Array:
     return np.asarray(B)
 
 
-STEERED: dict[str, Any] = {"trusted": "steer", "selector": "expected_infl", "tol": 1e-5}
+STEERED: dict[str, Any] = {"trusted": "steer", "selector": "expected_infl"}
 """The defaults of version 0.1, where trusted samples only steer: for tests of what only such a campaign has."""
 
 
 def paper_cleaner(**given: Any) -> LabelCleaner:
     """A cleaner whose trusted samples steer, by INFL, with strengths that are given: for tests of the paper's mathematics."""
-    return LabelCleaner(**{**STEERED, "selector": "increm_infl", "gamma": 0.8, "l2": 0.01, **given})
+    return cleaner_of(**{**STEERED, "selector": "increm_infl", "gamma": 0.8, "l2": 0.01, "tol": 1e-5, **given})
+
+
+def cleaner_of(*, tol: float | None = None, look_ahead: bool | None = None, **given: Any) -> LabelCleaner:
+    """A cleaner whose constructor, if it is newton, is exact to `tol`, and whose selector looks ahead or not."""
+    if tol is not None and given.get("constructor", "newton") == "newton":
+        given["constructor"] = NewtonConstructor(tol=tol, proven=given.get("trusted") == "steer")
+    if look_ahead is not None:
+        given["selector"] = make_selector(given.get("selector", "margin"), look_ahead=look_ahead)
+    return LabelCleaner(**given)
+
+
+def with_known(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `fit`, with those that are parts of `Known` in it."""
+    parts = {field.name for field in fields(Known)}
+    known = Known(**{name: value for name, value in given.items() if name in parts})
+    return {**{name: value for name, value in given.items() if name not in parts}, "known": known}
 
 
 def power_norm(

@@ -71,7 +71,7 @@ def run(home: Path, url: str | None) -> None:
     truth = truth_of(60)
     with open_workspace(home / "home", url) as ws, (home / "acknowledged").open("a") as notes:
         if not list_campaigns(ws):
-            settings = Settings(people=1, batch_size=2, budget=4, ahead=1, tol=1e-7)
+            settings = Settings(people=1, batch_size=2, budget=4, ahead=1)
             create_campaign(ws, "Crash", small_data(n_train=30), settings, "lead")
         (campaign,) = list_campaigns(ws)
         while True:

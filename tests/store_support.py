@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from labelchef import Known
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Task, Waiting
@@ -75,7 +76,7 @@ def campaign_data(
         return None if ids is None else [None if k < 0 else classes[k] for k in ids]
 
     return CampaignData.of(
-        X, weak, X_val=X_val, y_val=names(y_val), X_test=X_test, y_test=names(y_test), y_clean=names(clean),
+        X, weak, X_val=X_val, y_val=names(y_val), known=Known(X_test=X_test, y_test=names(y_test), y_clean=names(clean)),
         classes=classes, contents=Contents(items, val_items, media=media),
     )  # fmt: skip
 

@@ -393,9 +393,9 @@ def test_the_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke
     out = tmp_path / "kept.tar.gz"
     for arguments, words in (
-        (["backup", str(out), "--home", str(tmp_path / "home")], "1 campaigns, 90 items"),
-        (["check-backup", str(out)], "whole and unaltered"),
-        (["restore-backup", str(out), "--home", str(tmp_path / "new")], "holds it now"),
+        (["backup", "make", str(out), "--home", str(tmp_path / "home")], "1 campaigns, 90 items"),
+        (["backup", "check", str(out)], "whole and unaltered"),
+        (["backup", "restore", str(out), "--home", str(tmp_path / "new")], "holds it now"),
     ):
         done = run(app, arguments)
         assert done.exit_code == 0, done

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
+from labelchef import Known
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, ItemsPage, ItemState, SortBy
@@ -49,7 +50,7 @@ def wordy_data(n: int = N) -> CampaignData:
     )
     return CampaignData.of(
         plain.X, None, votes=votes[:n], votes_val=votes[n : n + 20].reset_index(drop=True),
-        X_val=plain.validation[0][:20], y_val=names[:20], X_test=plain.validation[0][20:], y_test=names[20:],
+        X_val=plain.validation[0][:20], y_val=names[:20], known=Known(X_test=plain.validation[0][20:], y_test=names[20:]),
         classes=CLASSES, contents=contents,
     )  # fmt: skip
 

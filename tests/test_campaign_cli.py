@@ -71,7 +71,7 @@ def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "votes.jsonl").read_text().splitlines()) == 4
     labelchef("export", "my-mails", "--what", "model", "--out", tmp_path / "model.npz", env=home)
     assert set(load_model(tmp_path / "model.npz").predict(np.load(folder / "features.npy"))) <= set(CLASSES)
-    labelchef("report", "my-mails", "--out", tmp_path / "r.html", env=home)
+    labelchef("export", "my-mails", "--what", "report", "--out", tmp_path / "r.html", env=home)
     assert "<svg" in (tmp_path / "r.html").read_text()
     (tmp_path / "in.csv").write_text(f"item,annotator,label\n{items[1]},zoe,ham\n{items[1]},yan,ham\n")
     told = labelchef("import", "my-mails", tmp_path / "in.csv", "--dry-run", env=home)

@@ -12,7 +12,7 @@ import pytest
 from labelchef.campaign import steps
 from labelchef.domain.campaigns import CampaignState, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import Settings, voters_of
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services.campaigns.access import find
 from labelchef.services.campaigns.campaigns import (
@@ -231,7 +231,7 @@ def test_settings_that_cannot_be() -> None:
         {"blind_share": float("nan")},
         {"seed": -1},
         {"ahead": True},
-        {"blind": 1},
+        {"suggestion_votes": 1},
         {"selector": 3},
         {"target": "high"},
     ):
@@ -240,8 +240,8 @@ def test_settings_that_cannot_be() -> None:
     with pytest.raises(InvalidInputError, match="unknown setting 'colour'"):
         Settings.of({"colour": "red"})
     with pytest.raises(InvalidInputError, match="unknown strategy"):
-        Settings.with_strategy("seven")
-    assert Settings.with_strategy("two").people == 0
+        voters_of("seven")
+    assert voters_of("two") == (0, True)
 
 
 def test_the_worker_moves_rounds_on_while_people_vote(ws: Workspace) -> None:

@@ -35,14 +35,14 @@ def test_without_options_the_settings_are_the_defaults() -> None:
 
 
 def test_every_kind_of_option() -> None:
-    found = given("--gamma", "0.5", "--no-look-ahead", "--blind", "--batch-size", "3", "--target", "0.9", "--stop", "x")
-    assert found == Settings(gamma=0.5, look_ahead=False, blind=True, batch_size=3, target=0.9, stop="x")
+    found = given("--gamma", "0.5", "--suggestion-votes", "--batch-size", "3", "--target", "0.9", "--stop", "x")
+    assert found == Settings(gamma=0.5, suggestion_votes=True, batch_size=3, target=0.9, stop="x")
     assert given("--mute", "old rule", "--mute", "coin").muted == ("old rule", "coin")
 
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [(["--budget", "0"], "budget"), (["--stop", ""], "stop"), (["--feature-dtype", ""], "feature_dtype")],
+    [(["--budget", "0"], "budget"), (["--stop", ""], "stop")],
 )
 def test_zero_or_an_empty_text_is_none(arguments: list[str], name: str) -> None:
     assert getattr(given(*arguments), name) is None

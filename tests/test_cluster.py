@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from torture.workers import Killer, rounds_of
 
-from labelchef import LabelCleaner
+from labelchef import EngineSettings, LabelCleaner
 from labelchef.campaign import learner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.core.contrasts import contrast
@@ -31,7 +31,7 @@ from labelchef.engines.cluster.sums import added, rounded
 from labelchef.engines.cluster.workers import Member, SlowWorkerWarning
 from labelchef.features import open_features
 from tests.cluster_support import FAST, HereWorkers
-from tests.oracles import make_problem
+from tests.oracles import cleaner_of, make_problem
 
 
 def setting(rng: np.random.Generator, n: int = 1500, d: int = 5, C: int = 3) -> tuple[Any, RowLabels, Any, Any]:
@@ -225,7 +225,7 @@ def test_an_engine_survives_a_pickle(rng: np.random.Generator, cluster: DaskWork
 
 def fitted(problem: Any, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(budget=None, tol=1e-5, **settings)
+    cleaner = cleaner_of(budget=None, tol=1e-5, **settings)
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
@@ -236,7 +236,7 @@ def test_every_selector_chooses_what_it_chooses_in_memory(
     problem = make_problem(rng, n=600, d=5, C=3, spread=0.7)
     truth = problem.Y.argmax(axis=1)
     one = fitted(problem, selector=selector, engine="memory")
-    two = fitted(problem, selector=selector, engine="dask", cluster=cluster.address)
+    two = fitted(problem, selector=selector, engine=EngineSettings("dask", cluster=cluster.address))
     for _ in range(2):
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)

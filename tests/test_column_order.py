@@ -8,16 +8,17 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.campaign.data import find_files, read_files
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import create_from_folder
+from labelchef.services.campaigns.campaigns import create_campaign
 from labelchef.services.clean import Answers, clean
 from labelchef.services.export.exchange import export_model
 from labelchef.services.predicting import predict
 from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
+from tests.oracles import with_known
 
 NAMES = ["age", "income", "visits"]
 OTHER = ["visits", "age", "income"]
@@ -50,7 +51,7 @@ def test_every_split_of_fit_has_the_columns_of_x(frames: tuple[Any, ...], split:
     X, y, X_val, y_val = frames
     given = {"X_val": X_val, "y_val": y_val, f"X_{split}": X_val[OTHER], f"y_{split}": y_val}
     with pytest.raises(InvalidInputError, match=f"column 0 of X_{split} is 'visits'; expected 'age'"):
-        LabelCleaner(**QUICK).fit(X, votes={"one": y}, **given)
+        LabelCleaner(**QUICK).fit(X, votes={"one": y}, **with_known(given))
 
 
 def test_predict_proba_predict_and_score_have_them_too(frames: tuple[Any, ...]) -> None:
@@ -70,7 +71,9 @@ def test_columns_of_other_names_are_refused(frames: tuple[Any, ...]) -> None:
     X, y, X_val, y_val = frames
     X_test = pd.DataFrame(np.asarray(X_val), columns=["age", "income", "clicks"])
     with pytest.raises(InvalidInputError, match="column 2 of X_test is 'clicks'; expected 'visits'"):
-        LabelCleaner(**QUICK).fit(X, votes={"one": y}, X_val=X_val, y_val=y_val, X_test=X_test, y_test=y_val)
+        LabelCleaner(**QUICK).fit(
+            X, votes={"one": y}, X_val=X_val, y_val=y_val, known=Known(X_test=X_test, y_test=y_val)
+        )
 
 
 def test_numbers_as_names_are_refused_in_another_order_only() -> None:
@@ -130,7 +133,7 @@ def test_a_model_of_files_reads_columns_by_name(tmp_path: Path) -> None:
     settings = Settings(budget=10, **QUICK)
     clean(read_files(find_files(files)), Answers(truth=names[y].tolist()), settings, tmp_path / "out", report=False)
     with open_workspace(tmp_path / "home") as ws:
-        create_from_folder(ws, "Some", files, settings, "lead")
+        create_campaign(ws, "Some", find_files(files), settings, "lead")
         advance(ws, "some")
         exported = export_model(ws, "some", tmp_path / "exported.npz")
     for model in (tmp_path / "out" / "model.npz", exported):

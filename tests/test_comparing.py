@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.campaign import start
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.data import CampaignData
@@ -28,14 +28,14 @@ from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
-from tests.oracles import STEERED
+from tests.oracles import STEERED, cleaner_of
 from tests.store_support import CLASSES, campaign_data, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
 N, N_VAL, SIZE = 90, 160, 6
 TRUTH = truth_of(N + N_VAL)
 CHOSEN: dict[str, Any] = {
-    **STEERED, "gamma": 0.8, "l2": 0.05, "look_ahead": False, "batch_size": SIZE, "budget": 36,
+    **STEERED, "preset": "paper", "gamma": 0.8, "l2": 0.05, "holdout": 0.5, "batch_size": SIZE, "budget": 36,
 }  # fmt: skip
 NAMES = ["expected_infl", "increm_infl", "margin", "random"]
 
@@ -88,14 +88,16 @@ def by_hand(pool: Sequence[int], truth: Any, selector: str, **changes: Any) -> t
     chosen = {
         "selector": selector,
         "look_ahead": False,
+        "tol": 1e-5,
+        "holdout": 0.5,
         "gamma": settings["gamma"],
         "l2": settings["l2"],
         "budget": None,
     }
-    cleaner = LabelCleaner(**{**STEERED, **chosen}).fit(
+    cleaner = cleaner_of(**{**STEERED, **chosen}).fit(
         data.X, data.weak, X_val=data.validation[0], y_val=[CLASSES[k] for k in data.validation[1]], classes=CLASSES
     )
-    judges = draw_judges(data.validation[1], len(CLASSES), "auto", 0)
+    judges = draw_judges(data.validation[1], len(CLASSES), 0.5, 0)
 
     def measured() -> float:
         predicted = [CLASSES.index(name) for name in cleaner.predict(data.validation[0][judges])]
@@ -193,7 +195,7 @@ def test_selectors_say_whether_they_draw_chance(name: str) -> None:
     except MissingExtraError as missing:
         pytest.skip(str(missing))
     data = small_data()
-    cleaner = LabelCleaner(selector=made, gamma=0.8, l2=0.05, look_ahead=False, holdout=0.0)
+    cleaner = LabelCleaner(selector=made, gamma=0.8, l2=0.05, holdout=0.0)
     cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1])
     session = cleaner._session
     context = session.context(~session.labels.cleaned)
@@ -207,7 +209,7 @@ def test_samples_nobody_can_answer_for_are_never_asked() -> None:
     data = small_data()
     askable = np.arange(60) % 2 == 0
     cleaner = LabelCleaner(gamma=0.8, l2=0.05, holdout=0.0, budget=None, batch_size=7)
-    cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], askable=askable)
+    cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], known=Known(askable=askable))
     np.testing.assert_array_equal(np.isnan(cleaner.scores()), ~askable)
     result = cleaner.run(lambda batch: TRUTH[batch.indices])
     np.testing.assert_array_equal(cleaner.cleaned_, askable)
@@ -215,7 +217,9 @@ def test_samples_nobody_can_answer_for_are_never_asked() -> None:
     assert result.message == "nothing left to clean"
     for wrong in ([True] * 59, [1] * 60):
         with pytest.raises(InvalidInputError, match="expected true or false for each of 60 samples"):
-            cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], askable=wrong)
+            cleaner.fit(
+                data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], known=Known(askable=wrong)
+            )
     with pytest.raises(InvalidInputError, match="split is 'train'"):
         cleaner.judged("train")
 
@@ -325,7 +329,7 @@ def test_less_loss_is_better_and_a_test_set_judges(shared: Workspace) -> None:
 def test_too_few_judges_are_said(shared: Workspace) -> None:
     data = noisy()
     small = campaign_data(data.X, data.weak, data.validation[0][:40], data.validation[1][:40])
-    campaign = labelled(shared, "Few judges", small, rounds=4, budget=24)
+    campaign = labelled(shared, "Few judges", small, rounds=4, budget=24, holdout=0.0)
     found = comparing.compare(shared, campaign, ["margin"])
     assert (found.split, found.samples) == ("steering", 40)
     difference = one(found, "margin").difference

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.browsing import Action
@@ -126,7 +126,7 @@ def _with_texts(texts: list[str], val_texts: list[str], clean: list[Any] | None 
     rng, C = np.random.default_rng(1), ["ham", "spam"]
     return CampaignData.of(
         rng.normal(size=(len(texts), 3)), classes=C, X_val=rng.normal(size=(len(val_texts), 3)),
-        y_val=[C[k % 2] for k in range(len(val_texts))], y_clean=clean,
+        y_val=[C[k % 2] for k in range(len(val_texts))], known=Known(y_clean=clean),
         contents=Contents(pd.DataFrame({"id": [f"t{k}" for k in range(len(texts))], "text": texts}),
                           pd.DataFrame({"id": [f"v{k}" for k in range(len(val_texts))], "text": val_texts})), **given,
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_known_label_stands_for_its_copies_and_labels_that_differ_are_no_copie
 
 
 def test_a_row_that_can_be_asked_stands_for_those_that_cannot() -> None:
-    data = _with_texts(["a", "a", "b"], ["c", "d"], askable=[False, True, True]).with_copies()
+    data = _with_texts(["a", "a", "b"], ["c", "d"], known=Known(askable=[False, True, True])).with_copies()
     assert data.copies is not None
     assert data.copies.of.tolist() == [1, 1, 2]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from labelchef import LabelCleaner
+from labelchef import EngineSettings, LabelCleaner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.core.contrasts import contrast, expand, with_reference
 from labelchef.core.influence import influence_matrix
@@ -22,7 +22,7 @@ from labelchef.engines import Engine, MemoryEngine, RowLabels, choice
 from labelchef.selectors import InflSelector
 from labelchef.sources.models import MODELS
 from tests.conftest import torch_engine
-from tests.oracles import make_problem
+from tests.oracles import cleaner_of, make_problem
 
 Make = Callable[..., Engine]
 
@@ -246,9 +246,9 @@ def test_an_engine_survives_a_pickle(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(before.gradient, after.gradient)
 
 
-def campaign(engine: str, problem: Any, **settings: Any) -> LabelCleaner:
+def campaign(engine: str | EngineSettings, problem: Any, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **{"tol": 1e-5, **settings})
+    cleaner = cleaner_of(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **{"tol": 1e-5, **settings})
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
@@ -337,7 +337,7 @@ def test_gains_and_chosen_strengths_are_those_of_the_memory_engine(rng: np.rando
 @pytest.mark.usefixtures("on_torch")
 def test_half_storage_through_the_cleaner(rng: np.random.Generator) -> None:
     problem = make_problem(rng, n=300, d=5, C=3)
-    whole, half = campaign("cuda", problem), campaign("cuda", problem, feature_dtype="float16")
+    whole, half = campaign("cuda", problem), campaign(EngineSettings("cuda", feature_dtype="float16"), problem)
     moved = float(np.linalg.norm(whole.W_ - half.W_) / np.linalg.norm(whole.W_))
     assert 0.0 < moved < 1e-2
     given = np.ascontiguousarray(problem.X[:, :-1], dtype=np.float16)
@@ -378,15 +378,15 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "tpu"}, "engine is 'tpu'; expected one of: auto, memory, cuda, disk"),
-        ({"feature_dtype": "int8"}, "feature_dtype is 'int8'; expected one of: float64"),
-        ({"engine": "memory", "feature_dtype": "float16"}, "does not copy X"),
-        ({"engine": "disk", "feature_dtype": "float16"}, "with engine 'disk', which does not copy X"),
+        ({"engine": {"name": "tpu"}}, "engine is 'tpu'; expected one of: auto, memory, cuda, disk"),
+        ({"engine": {"feature_dtype": "int8"}}, "feature_dtype is 'int8' with engine 'auto'; expected one of: float64"),
+        ({"engine": {"name": "memory", "feature_dtype": "float16"}}, "with an engine that copies X"),
+        ({"engine": {"name": "disk", "feature_dtype": "float16"}}, "with engine 'disk'; expected one of"),
     ],
 )
 def test_settings_that_make_no_sense(rng: np.random.Generator, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        campaign(settings.pop("engine", "auto"), make_problem(rng), **settings)
+        campaign(EngineSettings(**settings["engine"]), make_problem(rng))
 
 
 @pytest.mark.gpu
@@ -443,7 +443,7 @@ def learn_alike(device: str | None, monkeypatch: pytest.MonkeyPatch, rng: np.ran
     cleaners = []
     for where in (Placement(), others):
         monkeypatch.setattr("labelchef.campaign.start.choose_placement", lambda *_, where=where: where)
-        cleaner = LabelCleaner(budget=60, batch_size=20, audit=0.1, tol=1e-6)
+        cleaner = cleaner_of(budget=60, batch_size=20, audit=0.1, tol=1e-6)
         cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
         cleaner.run(lambda batch: y[batch.indices])
         cleaners.append(cleaner)
@@ -481,8 +481,8 @@ def test_every_source_model_learns_alike(
     votes[rng.random((N + n, 5)) < 0.4] = -1
     where = {"cluster": request.getfixturevalue("cluster").address} if engine == "dask" else {}
     cleaners = []
-    for given in ({"engine": "memory"}, {"engine": engine, **where}):
-        cleaner = LabelCleaner(sources=model, budget=20, batch_size=10, tol=1e-6, **given)
+    for chosen in (EngineSettings("memory"), EngineSettings(engine, **where)):
+        cleaner = cleaner_of(sources=model, budget=20, batch_size=10, tol=1e-6, engine=chosen)
         cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
         cleaner.run(lambda batch: y[batch.indices])
         cleaners.append(cleaner)

@@ -16,7 +16,7 @@ from labelchef.core.influence import influence_matrix
 from labelchef.core.posterior import expected_answers, step_towards_trusted
 from labelchef.domain.records import Batch
 from labelchef.selectors import ExpectedInflSelector
-from tests.oracles import Array, Problem, make_problem
+from tests.oracles import Array, Problem, cleaner_of, make_problem
 from tests.test_increm import problem as drawn
 from tests.test_influence import context as context_of
 from tests.test_influence import influence_of
@@ -120,7 +120,7 @@ def everything(cleaner: LabelCleaner, size: int, beta: float) -> Batch:
 def test_the_choice_is_that_of_scoring_everything_plainly(seed: int, C: int, gamma: float, b: int, beta: float) -> None:
     data = drawn(seed, 120, C)
     selector = ExpectedInflSelector(optimism=beta)
-    cleaner = LabelCleaner(trusted="steer", selector=selector, look_ahead=False, gamma=gamma, l2=0.02, batch_size=b)
+    cleaner = cleaner_of(trusted="steer", selector=selector, tol=1e-3, gamma=gamma, l2=0.02, batch_size=b)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(C)))
     for _ in range(3):
         batch = cleaner.query()
@@ -134,8 +134,8 @@ def test_the_choice_is_that_of_scoring_everything_plainly(seed: int, C: int, gam
 def test_look_ahead_assumes_the_answers_to_be_expected() -> None:
     """The first pick is the plain one; the later ones take the first's expected answer into account."""
     data = drawn(6, 400, 3)
-    plain = LabelCleaner(trusted="steer", selector="expected_infl", look_ahead=False, gamma=0.3, l2=0.02)
-    ahead = LabelCleaner(trusted="steer", selector="expected_infl", look_ahead=True, gamma=0.3, l2=0.02)
+    plain = cleaner_of(trusted="steer", selector="expected_infl", look_ahead=False, gamma=0.3, l2=0.02)
+    ahead = cleaner_of(trusted="steer", selector="expected_infl", look_ahead=True, gamma=0.3, l2=0.02)
     for cleaner in (plain, ahead):
         cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     one, two = plain.query(10), ahead.query(10)
@@ -148,7 +148,7 @@ def test_look_ahead_assumes_the_answers_to_be_expected() -> None:
 def test_look_ahead_follows_a_refit_under_the_expected_answer() -> None:
     """Its second pick's worth is what refitting with the first pick's expected answer as a soft label gives."""
     data = drawn(6, 400, 3)
-    ahead = LabelCleaner(trusted="steer", selector="expected_infl", look_ahead=True, gamma=0.3, l2=0.02, tol=1e-8)
+    ahead = cleaner_of(trusted="steer", selector="expected_infl", look_ahead=True, gamma=0.3, l2=0.02, tol=1e-8)
     ahead.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     batch = ahead.query(2)
     session, (first, second) = ahead._session, batch.indices.tolist()

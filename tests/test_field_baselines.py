@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
 from labelchef.baselines import O2USelector
 from labelchef.campaign.choice import make_selector
@@ -33,6 +33,7 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.exchange.cleanlab import quietly
 from labelchef.selectors import SELECTORS
 from labelchef.selectors.protocol import SelectionContext
+from tests.oracles import cleaner_of
 
 Array = NDArray[np.float64]
 UNCERTAIN = ("least_confidence", "entropy", "margin")
@@ -58,7 +59,7 @@ class World:
 
     def cleaner(self, selector: Any, order: "NDArray[np.int64] | None" = None, **settings: Any) -> LabelCleaner:
         rows = np.arange(N) if order is None else order
-        made = LabelCleaner(
+        made = cleaner_of(
             selector=chosen(selector),
             **{"trusted": "steer", "tol": 1e-5, "gamma": 0.8, "l2": 0.02, "budget": None, **settings},
         )
@@ -299,7 +300,7 @@ def test_annotators_of_active_lab() -> None:
     known = np.full(N, -1)
     known[7] = 1
     cleaner = LabelCleaner(selector=ActiveLabSelector(), trusted="steer").fit(
-        world.X[:N], world.weak, X_val=world.X[N:], y_val=world.y[N:], y_clean=known
+        world.X[:N], world.weak, X_val=world.X[N:], y_val=world.y[N:], known=Known(y_clean=known)
     )
     table = annotations(context_of(cleaner))
     assert np.isnan(table[:5]).all()

@@ -140,10 +140,11 @@ def test_what_needs_trusted_samples_is_refused_with_the_remedy() -> None:
         LabelCleaner().fit(X)
 
 
-def test_a_session_that_is_rebuilt_comes_to_the_same() -> None:
+def test_a_session_that_is_rebuilt_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of the pilot, at its end and after it."""
     X, y = blobs(300, 5)
-    settings = Settings(budget=None, batch_size=10, tol=1e-9)
+    monkeypatch.setattr(Settings, "tol", 1e-9)
+    settings = Settings(budget=None, batch_size=10)
     data = CampaignData.of(X, classes=CLASSES)
     session = new_session(data, settings)
     session.start()

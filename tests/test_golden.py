@@ -20,7 +20,7 @@ from labelchef import LabelCleaner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.cli.main import app as command_line
 from labelchef.constructors import CONSTRUCTORS
-from labelchef.services import take_home
+from labelchef.services.export import take_home
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, log_loss
 
-from labelchef import Gain, InvalidInputError, JudgeWarning, LabelCleaner, StopReason
+from labelchef import Gain, InvalidInputError, JudgeWarning, Known, LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.gain import Judged, gains
@@ -37,8 +37,8 @@ def data() -> dict[str, Any]:
 def cleaner(data: dict[str, Any], judges: "tuple[Any, Any]" = (None, None), **parameters: Any) -> LabelCleaner:
     made = LabelCleaner(**{"batch_size": 4, "budget": 12, **parameters})
     return made.fit(
-        data["X"], data["weak"], X_val=data["Xv"], y_val=data["yv"], X_judge=judges[0], y_judge=judges[1],
-        X_test=data["Xt"], y_test=data["yt"],
+        data["X"], data["weak"], X_val=data["Xv"], y_val=data["yv"],
+        known=Known(X_judge=judges[0], y_judge=judges[1], X_test=data["Xt"], y_test=data["yt"]),
     )  # fmt: skip
 
 

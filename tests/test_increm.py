@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
+from labelchef import Known
 from labelchef.baselines import Theorem1Selector
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
@@ -168,7 +169,7 @@ def digits_f1(seed: int, b: int, ahead: bool) -> float:
     X, y = bunch.data[order] / 16, bunch.target[order]
     cleaner = paper_cleaner(budget=50, batch_size=b, look_ahead=ahead)
     weak = rng.dirichlet(np.ones(10), 1000)
-    cleaner.fit(X[:1000], weak, X_val=X[1000:1300], y_val=y[1000:1300], X_test=X[1300:], y_test=y[1300:])
+    cleaner.fit(X[:1000], weak, X_val=X[1000:1300], y_val=y[1000:1300], known=Known(X_test=X[1300:], y_test=y[1300:]))
     return float(cleaner.run(lambda batch: y[batch.indices]).history["test_f1_macro"].iloc[-1])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.annotators import GroundTruth
 from labelchef.campaign import learner as learner_module
 from labelchef.campaign import steps
@@ -20,6 +20,7 @@ from labelchef.campaign.learning import Sample, choose
 from labelchef.campaign.rebuild import rebuild, replay
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import new_session
+from labelchef.constructors import DescentSettings, make_constructor
 from labelchef.domain.learning import NO_SOURCES, Choice
 from labelchef.domain.records import Batch, Decisions, Votes
 from labelchef.domain.settings import Settings
@@ -27,7 +28,7 @@ from labelchef.ledger import MemoryLedger
 from labelchef.sources import SourceVotes
 from labelchef.sources.evidence import Evidence
 from labelchef.sources.models import MODELS, make_source_model
-from tests.oracles import Array, Problem
+from tests.oracles import Array, Problem, cleaner_of
 
 N, N_VAL, J = 150, 50, 4
 
@@ -49,7 +50,7 @@ def drawn(C: int = 2, seed: int = 0, *, n: int = N, n_val: int = N_VAL, right: f
 def fitted(data: dict[str, Any], *, y_clean: Any = None, **settings: Any) -> LabelCleaner:
     given = {name: value for name, value in data.items() if name != "y"}
     classes = range(int(data["y_val"].max()) + 1)
-    return LabelCleaner(**{"tol": 1e-9, **settings}).fit(**given, y_clean=y_clean, classes=classes)
+    return cleaner_of(**{"tol": 1e-9, **settings}).fit(**given, known=Known(y_clean=y_clean), classes=classes)
 
 
 def session_of(cleaner: LabelCleaner) -> Session:
@@ -134,8 +135,8 @@ def test_trusted_samples_are_neither_asked_nor_shown() -> None:
 @pytest.mark.parametrize("constructor", ["newton", "retrain", "deltagrad_l"])
 def test_the_path_does_not_matter(constructor: str) -> None:
     data = drawn(3)
-    steps = {"epochs": 60} if constructor != "newton" else {}
-    at_once, by_and_by = (fitted(data, constructor=constructor, **steps) for _ in range(2))
+    made = make_constructor(constructor, tol=1e-9, proven=False, descent=DescentSettings(epochs=60))
+    at_once, by_and_by = (fitted(data, constructor=made) for _ in range(2))
     items, y = np.arange(0, 40, 2), data["y"]  # with 20 more of 50 the choice stays
     at_once.update(items, y[items])
     by_and_by.update(items[::-1][:5], (y[items[::-1][:5]] + 1) % 3)  # corrected later
@@ -175,9 +176,10 @@ def answer(session: Session, batch: Batch, y: Any) -> None:
     session.decide(batch, Votes.of([("ann", batch.indices, ids)]), Decisions.sure(batch.indices, ids))
 
 
-def test_a_restart_at_any_round_comes_to_the_same() -> None:
+def test_a_restart_at_any_round_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 16 with 50 trusted samples: the choice is made anew after the second one, and used in the third."""
-    data, settings = drawn(3), Settings(batch_size=16, tol=1e-9)
+    monkeypatch.setattr(Settings, "tol", 1e-9)
+    data, settings = drawn(3), Settings(batch_size=16)
     whole = new_session(campaign(data), settings)
     whole.start()
     for _ in range(5):

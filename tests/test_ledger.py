@@ -29,7 +29,14 @@ from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
 from tests.store_support import PostgresServer, small_data, truth_of
 
-SETTINGS = Settings(gamma=0.8, l2=0.05, budget=10, batch_size=4, people=1, seed=3, tol=1e-7)
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that differ by less than what is compared here."""
+    monkeypatch.setattr(Settings, "tol", 1e-7)
+
+
+SETTINGS = Settings(gamma=0.8, l2=0.05, budget=10, batch_size=4, people=1, seed=3)
 TRUTH = truth_of(90)
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from labelchef import LabelCleaner, StopReason
+from labelchef import Known, LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.metrics import measured
 from labelchef.campaign.stopping import (
     MaxRounds,
@@ -20,6 +21,7 @@ from labelchef.campaign.stopping import (
     StoppingRule,
     TargetReached,
 )
+from labelchef.constructors import NewtonConstructor
 from labelchef.domain.records import Batch
 from tests.oracles import STEERED
 
@@ -43,7 +45,9 @@ def data() -> dict[str, Any]:
 
 def fitted(data: dict[str, Any], **settings: Any) -> LabelCleaner:
     cleaner = LabelCleaner(**settings)
-    return cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], X_test=data["Xt"], y_test=data["yt"])
+    return cleaner.fit(
+        data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], known=Known(X_test=data["Xt"], y_test=data["yt"])
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, STEERED], ids=["train", "steer"])
@@ -146,7 +150,7 @@ def test_items_without_recorded_votes_stay_unresolved(data: dict[str, Any]) -> N
 def test_given_clean_samples_are_not_asked(data: dict[str, Any]) -> None:
     y_clean = np.where(np.arange(300) < 250, data["y"], -1)
     cleaner = LabelCleaner(budget=None)
-    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], y_clean=y_clean)
+    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], known=Known(y_clean=y_clean))
     assert cleaner.cleaned_.sum() == 250
     result = cleaner.run(GroundTruth(data["y"]))
     assert result.rounds[0].cleaned == 250
@@ -249,7 +253,7 @@ def test_the_same_seed_gives_the_same_campaign(data: dict[str, Any], monkeypatch
 def test_an_interrupt_at_the_end_of_an_update_leaves_no_trace(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    cleaner, straight = fitted(data, tol=1e-7), fitted(data, tol=1e-7)
+    cleaner, straight = (fitted(data, constructor=NewtonConstructor(tol=1e-7, proven=False)) for _ in range(2))
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -323,7 +327,7 @@ def test_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int]], n_class
 
 @pytest.mark.parametrize("look_ahead", [False, True])
 def test_a_warm_round_costs_fewer_sweeps_than_a_cold_one(data: dict[str, Any], look_ahead: bool) -> None:
-    settings = {**STEERED, "look_ahead": look_ahead, "gamma": 0.8, "l2": 0.05}
+    settings = {**STEERED, "selector": make_selector("expected_infl", look_ahead=look_ahead), "gamma": 0.8, "l2": 0.05}
     history = fitted(data, budget=100, **settings).run(GroundTruth(data["y"])).history
     first, later = history.iloc[1], history.iloc[3:]
     assert later["iterations"].median() < first["iterations"]

@@ -234,7 +234,7 @@ def test_the_last_layer_is_the_convex_pipeline_on_the_features_below_it(construc
     layers = list(cleaner.network.children())
     with torch.no_grad():
         F = torch.relu(layers[0](torch.from_numpy(problem.X))).numpy()
-    convex = LabelCleaner("increm_infl", constructor, trusted="steer", gamma=0.8, l2=0.01, look_ahead=False)
+    convex = LabelCleaner(IncremInflSelector(), constructor, trusted="steer", gamma=0.8, l2=0.01)
     convex.fit(F[:160], problem.weak, X_val=F[160:200], y_val=problem.y[160:200])
     for _ in range(2):
         batch = convex.query()

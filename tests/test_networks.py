@@ -13,13 +13,14 @@ from scipy.stats import spearmanr
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError, LabelCleaner
+from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError
 from labelchef.core.influence import influence_matrix
 from labelchef.core.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkCleaner, NetworkTask, TrainingSettings, adapt
 from labelchef.networks.influence import conjugate_gradients, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, copied, train
+from tests.oracles import cleaner_of
 
 CPU = torch.device("cpu")
 Array = NDArray[np.float64]
@@ -91,7 +92,7 @@ def test_a_linear_network_is_the_convex_model(curvature: str, selector: str, rng
     weak = rng.dirichlet(np.ones(3), 80)
     given: dict[str, Any] = {"X_val": X[80:], "y_val": y[80:]}
     steer: dict[str, Any] = {"trusted": "steer", "gamma": 0.7, "l2": 0.02}
-    convex = LabelCleaner(selector, look_ahead=False, tol=1e-10, **steer).fit(X[:80], weak, **given)
+    convex = cleaner_of(selector=selector, look_ahead=False, tol=1e-10, **steer).fit(X[:80], weak, **given)
     linear = nn.Linear(4, 3).double()
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(convex.W_[:4].T))

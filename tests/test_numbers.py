@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from threadpoolctl import threadpool_limits
 
-from labelchef import LabelCleaner, load_model
+from labelchef import Known, LabelCleaner, load_model
 from labelchef.annotators import GroundTruth
 from labelchef.campaign.calibration import HOTTEST, calibration_error
 from labelchef.campaign.metrics import measured
@@ -169,7 +169,7 @@ def test_intervals_of_gains_hold_on_samples_held_out() -> None:
             made = drawn(np.random.default_rng([seed, 26]))
             X, y = made["X_new"], made["y_new"]
             cleaner = LabelCleaner(random_state=seed, budget=20, batch_size=20)
-            cleaner.fit(**made["given"], X_test=X[:300], y_test=y[:300])
+            cleaner.fit(**made["given"], known=Known(X_test=X[:300], y_test=y[:300]))
             before = true_of(cleaner._session, X[300:], y[300:])
             cleaner.run(GroundTruth(made["y"]))
             after, gains = true_of(cleaner._session, X[300:], y[300:]), cleaner.gains("test")

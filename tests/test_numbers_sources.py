@@ -20,7 +20,7 @@ from labelchef.services.campaigns import campaigns
 from labelchef.services.sources import sources
 from labelchef.services.workspace import open_workspace
 
-FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "tol": 1e-3, "budget": 60, "batch_size": 20}
+FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "budget": 60, "batch_size": 20}
 
 
 def drawn(

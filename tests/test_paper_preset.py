@@ -3,12 +3,14 @@
 LabelCleaner(selector="infl", look_ahead=False, gamma=0.8, holdout=0, tol=1e-5, ...).
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
+from labelchef.domain.errors import InvalidInputError, LabelchefWarning
 from labelchef.domain.settings import PAPER, Settings
 
 EXPECTED: dict[tuple[int, float | str], list[list[int]]] = {
@@ -73,11 +75,25 @@ def test_the_selections_are_those_of_version_0_1(C: int, l2: float | str) -> Non
 
 
 def test_it_holds_for_what_is_left_at_its_default() -> None:
-    paper = Settings(preset="paper")
+    paper, default = Settings(preset="paper"), Settings()
     assert {name: getattr(paper, name) for name in PAPER} == PAPER
     other = Settings(preset="paper", gamma=0.5, selector="entropy")
     assert (other.gamma, other.selector, other.trusted, other.tol) == (0.5, "entropy", "steer", 1e-5)
+    assert (paper.look_ahead, default.look_ahead) == (False, True)
     assert Settings.of(paper.as_dict()) == paper
     assert paper.changed(budget=7).trusted == "steer"
-    default = Settings()
     assert (default.trusted, default.selector, default.tol) == ("train", "margin", 1e-3)
+
+
+def test_a_stored_setting_that_was_removed_is_dropped_and_said() -> None:
+    stored = {**Settings(budget=7).as_dict(), "look_ahead": True, "tol": 1e-3, "epochs": None, "blind": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Settings.stored(stored) == Settings(budget=7)
+        assert Settings.stored({**stored, "blind": True}).blind_share == 1.0
+        paper = Settings(preset="paper").as_dict()
+        assert Settings.stored({**paper, "look_ahead": False, "tol": 1e-5}).preset == "paper"
+    with pytest.warns(LabelchefWarning, match="tol is no setting any more: 1e-06 was stored, 0.001 holds now"):
+        Settings.stored({**stored, "tol": 1e-6})
+    with pytest.raises(InvalidInputError, match="unknown setting 'colour'"):
+        Settings.stored({**stored, "colour": "red"})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef import LabelCleaner
+from labelchef import LabelCleaner, SourceSettings
 from labelchef.annotators import SimulatedAnnotators
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.people import LEAST, Answers, answers_of, estimate, value_of_asking
@@ -203,7 +203,7 @@ def campaign(rate: Any, *, persons: Any = 3, rounds: Any = 3, seed: Any = 0, **g
 
 
 def test_nothing_changes_for_careful_people() -> None:
-    (auto, _), (truth, _) = campaign(0.0), campaign(0.0, answers="truth")
+    (auto, _), (truth, _) = campaign(0.0), campaign(0.0, sources=SourceSettings(answers="truth"))
     np.testing.assert_array_equal(auto.W_, truth.W_)
     assert [r.batch.indices.tolist() for r in auto.rounds_] == [r.batch.indices.tolist() for r in truth.rounds_]
     assert auto.people_.low == 0.0
@@ -214,7 +214,7 @@ def test_nothing_changes_for_careful_people() -> None:
 
 @pytest.fixture(scope="module")
 def careless() -> Any:
-    return campaign(0.25, tol=1e-7)
+    return campaign(0.25)
 
 
 def test_answers_of_people_who_err_train_as_a_source(careless: Any) -> None:
@@ -246,11 +246,12 @@ def test_doubtful_answers_are_named_with_a_reason(careless: Any) -> None:
     assert (labels.Y[others].argmax(axis=1) == labels.decided[others]).all()
 
 
-def test_a_restart_believes_the_same(careless: Any) -> None:
-    cleaner, _ = careless
+def test_a_restart_believes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Settings, "tol", 1e-7)
+    cleaner, _ = campaign(0.25)
     X, weak, X_val, y_val, _ = problem()
     data = CampaignData.of(X, weak, X_val=X_val, y_val=y_val)
-    again = rebuild(data, Settings(budget=60, batch_size=20, tol=1e-7), cleaner.rounds_[1:])
+    again = rebuild(data, Settings(budget=60, batch_size=20), cleaner.rounds_[1:])
     session = cleaner._session
     assert again.people() == cleaner.people_
     np.testing.assert_array_equal(again.labels.Y, session.labels.Y)
@@ -308,7 +309,9 @@ def test_where_trusted_samples_steer_answers_are_the_truth(preset: Any, trusted:
     rows = np.flatnonzero(cleaner.cleaned_)
     assert set(np.unique(cleaner._session.labels.Y[rows])) == {0.0, 1.0}
     with pytest.raises(InvalidInputError, match="answers is 'source'"):
-        LabelCleaner(preset=preset, trusted=trusted, answers="source").fit(X, weak, X_val=X_val, y_val=y_val)
+        LabelCleaner(preset=preset, trusted=trusted, sources=SourceSettings(answers="source")).fit(
+            X, weak, X_val=X_val, y_val=y_val
+        )
 
 
 def test_wrong_settings_are_named() -> None:
@@ -339,7 +342,7 @@ def test_a_campaign_lists_its_doubtful_answers(tmp_path: Any) -> None:
         advance(ws, name)
         again = doubts(ws, name)
         assert seen.items[0].item not in {one.item for one in again.items}
-    told = labelchef("doubtful", name, "--json", "--home", str(tmp_path / "home"))
+    told = labelchef("status", name, "--doubtful", "--json", "--home", str(tmp_path / "home"))
     assert json.loads(told)["people"]["source"] is True
-    shown = labelchef("doubtful", name, "--home", str(tmp_path / "home"))
+    shown = labelchef("status", name, "--doubtful", "--home", str(tmp_path / "home"))
     assert "People err on" in shown

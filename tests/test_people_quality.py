@@ -59,7 +59,7 @@ def test_gold_must_not_be_known_by_being_blind() -> None:
     with pytest.raises(InvalidInputError, match="blind_share of at least gold_share"):
         Settings(gold_share=0.1)
     assert Settings(gold_share=0.1, blind_share=0.1).gold_share == 0.1
-    assert Settings(gold_share=0.1, blind=True).gold_share == 0.1
+    assert Settings(gold_share=0.1, blind_share=1).gold_share == 0.1
 
 
 def test_gold_is_sent_as_a_blind_item_is(ws: Workspace) -> None:
@@ -151,7 +151,7 @@ def test_gold_is_the_same_after_a_restart_and_other_for_others(tmp_path: Any, da
 
 
 def test_gold_runs_out_at_half_of_the_trusted_samples(ws: Workspace) -> None:
-    slug = make(ws, data=gold_data(), **{**GOLD, "gold_share": 0.5, "budget": 48, "blind": True})
+    slug = make(ws, data=gold_data(), **{**GOLD, "gold_share": 0.5, "budget": 48, "blind_share": 1.0})
     golds: list[Task] = []
     for _ in range(4):
         golds += [t for t in everything(ws, slug, "ann") if is_gold(t)]

@@ -21,7 +21,7 @@ from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.influence import influence_matrix
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
 from labelchef.ledger.conversion import record_as_json, record_from_json
-from tests.oracles import STEERED, Array, Problem
+from tests.oracles import STEERED, Array, Problem, cleaner_of
 
 N, N_VAL, ROUNDS, B = 300, 80, 12, 10
 L2, GAMMA = 0.02, 0.3
@@ -35,7 +35,7 @@ def drawn(C: int, seed: int) -> dict[str, Any]:
 
 
 def fitted(data: dict[str, Any], **given: Any) -> LabelCleaner:
-    cleaner = LabelCleaner(**{**STEERED, "gamma": GAMMA, "l2": L2, "batch_size": B, "holdout": 0, "tol": 1e-9, **given})
+    cleaner = cleaner_of(**{**STEERED, "gamma": GAMMA, "l2": L2, "batch_size": B, "holdout": 0, "tol": 1e-9, **given})
     return cleaner.fit(data["X"], data["Y"], X_val=data["X_val"], y_val=data["y_val"])
 
 

@@ -60,7 +60,7 @@ def test_a_home_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         f"status {slug}",
         f"export {slug} --out {out}/data.csv",
         f"export {slug} --what ledger --out {out}/ledger.jsonl",
-        f"backup {out}/backup",
+        f"backup make {out}/backup",
         f"vote {slug} 1 ham --as ann",
     )
     assert status[1] is data[1] is ledger[1] is backup[1] is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from benchmarks.real import SETS, load, split
 
-from labelchef import LabelCleaner
+from labelchef import Known, LabelCleaner
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
 from labelchef.selectors import IncremInflSelector, InflSelector
@@ -18,7 +18,9 @@ from tests.oracles import paper_cleaner
 def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
     data = split(load(data_folder, name), seed=0)
     cleaner = LabelCleaner(budget=100, batch_size=10)
-    cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
+    cleaner.fit(
+        data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, known=Known(X_test=data.X_test, y_test=data.y_test)
+    )
     history = cleaner.run(GroundTruth(data.y)).history
     last = history.iloc[-1]
     assert last["test_f1_macro"] > history["test_f1_macro"].iloc[0] - 0.04  # youtube has 185 test samples: 7 of them

@@ -24,7 +24,7 @@ def test_after_restarts_mutes_and_other_settings(tmp_path: Path, selector: str) 
     with open_workspace(tmp_path / "home") as ws:
         name = make(ws, tmp_path / "files", selector=selector, budget=30)
         kill(ws, name)  # the first batch is out: the selection has taught the solver something
-        change_settings(ws, name, "lead", tol=1e-5)
+        change_settings(ws, name, "lead", engine="memory")
         label_batch(ws, name)
         apply(ws, name, Proposal(("wrong",)), "lead")
         kill(ws, name)

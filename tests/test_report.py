@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef import LabelCleaner
+from labelchef.campaign.choice import make_selector
 from labelchef.report import ReportData, render_report
 from labelchef.report.page import agreement_by_round
 
@@ -15,11 +16,10 @@ def history(look_ahead: bool = False) -> tuple[pd.DataFrame, int]:
     y = rng.integers(0, 2, 3200)
     X = rng.normal(size=(3200, 4)) + y[:, None]
     cleaner = LabelCleaner(
-        selector="increm_infl",
+        selector=make_selector("increm_infl", look_ahead=look_ahead),
         gamma=0.8,
         l2=0.01,
         budget=50,
-        look_ahead=look_ahead,
         target=0.9,
         target_metric="accuracy",
     )

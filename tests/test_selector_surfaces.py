@@ -13,7 +13,7 @@ import pytest
 from labelchef.campaign.choice import REMOVED, make_selector
 from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import Settings, voters_of
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.services.campaigns import campaigns, charts, trained
 from labelchef.services.campaigns.progress import progress
@@ -37,7 +37,8 @@ def cleaned(
 ) -> CleanOutcome:
     """A campaign in files, with people who know the truth of `small_data`."""
     truth = [CLASSES[k] for k in truth_of(90)[:60]]
-    settings = Settings.with_strategy(strategy, **chosen)
+    people, suggestion = voters_of(strategy)
+    settings = Settings(**{**chosen, "people": people, "suggestion_votes": suggestion})
     return clean(small_data(), Answers(truth), settings, folder, report=report, resume=resume)
 
 

@@ -503,14 +503,14 @@ def test_a_lost_key_is_not_replaced_silently_and_stops_no_campaign(tmp_path: Pat
         assert not (ws.home / KEY_FILE).exists(), "the worker makes no new key"
         with ws.database.reading() as connection:
             assert check_links(connection, find(ws, slug).id).linked == 2
-        with pytest.raises(StoreError, match=r"missing.*labelchef key --new") as refused:
+        with pytest.raises(StoreError, match=r"missing.*labelchef campaign key --new") as refused:
             proof.write_ledger(ws, slug, out)
         assert refused.value.code == "key"
         (ws.home / KEY_FILE).write_text(base64.b64encode(bytes(32)).decode() + "\n")
         with pytest.raises(StoreError, match="another key"):
             proof.write_ledger(ws, slug, out)
         run = CliRunner().invoke
-        shown = run(app, ["key", "--new", *home])
+        shown = run(app, ["campaign", "key", "--new", *home])
         assert shown.exit_code == 0, shown.output
         assert os.stat(ws.home / KEY_FILE).st_mode & 0o777 == 0o600
         public = proof.write_ledger(ws, slug, out).public
@@ -636,7 +636,7 @@ def test_without_the_extra_it_is_named(told: Any, tmp_path: Path, monkeypatch: p
 def test_the_commands(told: Any, tmp_path: Path) -> None:
     ws, slug, path, public = told
     home, run = ["--home", str(ws.home)], CliRunner().invoke
-    shown = run(app, ["key", *home])
+    shown = run(app, ["campaign", "key", *home])
     assert shown.output.split()[0] == public
     assert fingerprint(public) in shown.output
     (tmp_path / "key.txt").write_text(shown.output)

@@ -28,7 +28,7 @@ from labelchef.sources.rules import rule_of, rule_values
 from labelchef.sources.spans import utf16, words_in
 from tests.rule_campaigns import RULES, label_batch, make
 
-FIXED: dict[str, Any] = {"sources": "naive_bayes", "gamma": 0.5, "l2": 0.001, "tol": 1e-6}
+FIXED: dict[str, Any] = {"sources": "naive_bayes", "gamma": 0.5, "l2": 0.001}
 BETTER = rule_of(rule_values(RULES[2]) | {"label": "spam", "words": ["click", "channel", "word1"]})
 VALUES = tuple(map(rule_values, RULES))
 EDITED = (*VALUES[:2], rule_values(BETTER), VALUES[3])
@@ -191,7 +191,7 @@ def test_matched_words_are_marked_unless_blind(tmp_path: Path) -> None:
         assert isinstance(tasks, list)
         assert not any(one.source == "praise" for task in tasks for one in task.highlights)
         assert not any(who == "praise" for task in tasks for who, _ in task.sources)
-        blind = make(ws, tmp_path / "b", name="blind", blind=True, **FIXED)
+        blind = make(ws, tmp_path / "b", name="blind", blind_share=1.0, **FIXED)
         tasks = next_tasks(ws, blind, "ann", n=5)
         assert isinstance(tasks, list)
         assert not any(one.highlights or one.sources or one.margin for one in tasks)

@@ -17,6 +17,7 @@ from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import muting
 from labelchef.domain.records import LabelChange
 from labelchef.sources import SourceVotes
+from tests.oracles import cleaner_of
 from tests.test_source_models import cast, confusion
 
 Array = NDArray[np.float64]
@@ -44,7 +45,7 @@ def drawn(
 
 
 def started(data: dict[str, Any], model: str, gamma: float = 1.0, **given: Any) -> Session:
-    cleaner = LabelCleaner(gamma=gamma, l2=0.02, sources=model, tol=1e-9, random_state=0, **given)
+    cleaner = cleaner_of(gamma=gamma, l2=0.02, sources=model, tol=1e-9, random_state=0, **given)
     return cleaner.fit(**data)._fitted()
 
 

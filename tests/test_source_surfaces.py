@@ -155,9 +155,9 @@ def test_status_and_sources_of_a_campaign(files: Path, tmp_path: Path) -> None:
         "audit: no item answered",
     ):
         assert words in said, words
-    table = labelchef("sources", "mails", env=home)
+    table = labelchef("status", "mails", "--sources", env=home)
     assert "turned: It is wrong more often than chance" in table
-    found = json.loads(labelchef("sources", "mails", "--json", env=home))
+    found = json.loads(labelchef("status", "mails", "--sources", "--json", env=home))
     assert [one["name"] for one in found["sources"]].count(WRONG) == 1
-    labelchef("sources", "mails", "--out", tmp_path / "sources.csv", env=home)
+    labelchef("status", "mails", "--sources", "--out", tmp_path / "sources.csv", env=home)
     assert len(pd.read_csv(tmp_path / "sources.csv")) == 3

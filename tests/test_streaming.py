@@ -25,9 +25,10 @@ from labelchef.engines.streaming import StreamingEngine
 from labelchef.features import ArrayFeatures, Features, open_features
 from labelchef.services import clean as service
 from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_from_folder
+from labelchef.services.campaigns.campaigns import create_campaign
 from labelchef.services.campaigns.trained import data_of
 from labelchef.services.workspace import open_workspace
+from tests.oracles import cleaner_of
 
 
 def on_disk(folder: Path, X: np.ndarray) -> Features:
@@ -222,7 +223,7 @@ class TestCampaigns:
         }
 
     def fitted(self, data: dict[str, Any], X: Any, engine: str) -> LabelCleaner:
-        cleaner = LabelCleaner(engine=engine, budget=None, batch_size=15, tol=1e-6)
+        cleaner = cleaner_of(engine=engine, budget=None, batch_size=15, tol=1e-6)
         return cleaner.fit(X, votes=data["votes"], X_val=data["X_val"], y_val=data["y_val"], classes=[0, 1, 2])
 
     def test_the_same_selections_from_a_path_as_from_memory(self, rng: np.random.Generator, tmp_path: Path) -> None:
@@ -350,7 +351,7 @@ class TestServices:
         self.files(tmp_path / "files", rng, X, shards=shards)
         with open_workspace(tmp_path / "home", None) as ws:
             settings = Settings(engine="disk", budget=20)
-            made = create_from_folder(ws, "Streamed", tmp_path / "files", settings, "lead")
+            made = create_campaign(ws, "Streamed", find_files(tmp_path / "files"), settings, "lead")
             row = find(ws, made.slug)
             data = data_of(ws, row)
             np.testing.assert_array_equal(np.asarray(data.X), X)

@@ -162,7 +162,7 @@ def test_a_folder_goes_on_with_what_it_began_with(
 ) -> None:
     data = problem()
     given = CampaignData.of(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"])
-    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20, trusted=trusted)
+    answers, settings = Answers(truth=data["y"].tolist()), Settings(people=3, budget=20, trusted=trusted)
     first = clean(given, answers, settings, tmp_path / "out", report=False)
     stored = json.loads((tmp_path / "out" / "campaign.json").read_text())
     assert stored["asked"]["gamma"] == "auto"
@@ -182,7 +182,7 @@ def test_a_folder_goes_on_with_what_it_began_with(
 def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     data = problem()
     given = CampaignData.of(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"])
-    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20)
+    answers, settings = Answers(truth=data["y"].tolist()), Settings(people=3, budget=20)
     clean(given, answers, settings, tmp_path / "out", report=False)
     path = tmp_path / "out" / "campaign.json"
     stored = json.loads(path.read_text())

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from labelchef import Known
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.dataset import Decided, Part, dataset_frame
@@ -43,7 +44,8 @@ def sourced_data(n_train: int = 60, n_val: int = 30, **contents: Any) -> Campaig
     votes.loc[::3, "bad"] = None
     return CampaignData.of(
         plain.X, votes=votes[:n_train], votes_val=votes[n_train:], X_val=plain.validation[0],
-        y_val=names[y[n_train:]], classes=plain.names.names, X_test=plain.validation[0][:5], y_test=names[y[n_train:]][:5],
+        y_val=names[y[n_train:]], classes=plain.names.names,
+        known=Known(X_test=plain.validation[0][:5], y_test=names[y[n_train:]][:5]),
         contents=Contents(**contents),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from labelchef import LabelCleaner
+from labelchef import EngineSettings, LabelCleaner
 from labelchef.campaign import learner
 from labelchef.engines.cluster import ClusterError
 from labelchef.engines.cluster.dask_workers import local_cluster
@@ -92,7 +92,7 @@ def rounds_of(address: str, selector: str, seed: int, rounds: int) -> tuple[list
     """Samples and suggestions of every round, the parameters of the last model, and how many workers were lost."""
     X, weak, X_val, y_val, truth = problem(seed)
     cleaner = LabelCleaner(
-        selector=selector, budget=None, batch_size=12, engine="dask", cluster=address, random_state=seed
+        selector=selector, budget=None, batch_size=12, engine=EngineSettings("dask", cluster=address), random_state=seed
     )
     cleaner.fit(X, weak, X_val=X_val, y_val=y_val)
     chosen = []

@@ -15,8 +15,9 @@ from labelchef.domain.validation import Gain
 from labelchef.domain.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from labelchef.campaign.data import Known
     from labelchef.classifier import LinearClassifier
-    from labelchef.cleaner import CleaningResult, LabelCleaner
+    from labelchef.cleaner import CleaningResult, EngineSettings, LabelCleaner, SourceSettings
     from labelchef.model import EncodedClassifier, load_model
     from labelchef.sources.functions import labelling_function
 
@@ -25,15 +26,18 @@ __all__ = [
     "CleaningResult",
     "ConvergenceWarning",
     "EncodedClassifier",
+    "EngineSettings",
     "Gain",
     "InvalidInputError",
     "JudgeWarning",
+    "Known",
     "LabelCleaner",
     "LabelchefError",
     "LinearClassifier",
     "MissingClassWarning",
     "MissingExtraError",
     "RoundRecord",
+    "SourceSettings",
     "StopReason",
     "Votes",
     "labelling_function",
@@ -48,7 +52,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import the heavy half on first use, so that `import labelchef` and `labelchef --help` stay quick."""
-    if name in {"LabelCleaner", "CleaningResult"}:
+    if name in {"LabelCleaner", "CleaningResult", "EngineSettings", "Known", "SourceSettings"}:
         from labelchef import cleaner
 
         return getattr(cleaner, name)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from labelchef.campaign import steps
 from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.copies import Copies
-from labelchef.campaign.data import CampaignData, as_rows
+from labelchef.campaign.data import CampaignData, Known, as_rows
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
@@ -48,6 +48,35 @@ from labelchef.domain.validation import Figure, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How far the sources of labels are believed: `LabelCleaner(sources=SourceSettings(muted=["rule a"]))`."""
+
+    model: str = "auto"
+    """A name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto' chooses it by cross-validation over
+    the clean samples, along with gamma and l2, and again as clean labels come in."""
+    muted: Sequence[str] = ()
+    """Names of sources whose votes are not used; `effect_of_sources` says what that changes."""
+    answers: str = "auto"
+    """'truth': a sample trains with the class that was decided; 'source': with what follows from the answers of people, who may
+    err, and from the model without the sample; 'auto': as truth, until people are known to err (`people_`)."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Where the features lie, and how: `LabelCleaner(engine=EngineSettings("cuda", feature_dtype="float16"))`."""
+
+    name: str = "auto"
+    """'auto', 'memory', 'cuda', 'disk' or 'dask'."""
+    feature_dtype: str | None = None
+    """How a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'."""
+    cluster: str | None = None
+    """The address of a Dask scheduler ('tcp://host:8786'), or 'local' for processes of this machine; None for that in the
+    variable LABELCHEF_CLUSTER. With an address, 'auto' means 'dask'."""
 
 
 @dataclass(frozen=True)
@@ -99,23 +128,17 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         X_val: Any = None,
         y_val: Any = None,
         votes_val: Any = None,
-        X_judge: Any = None,
-        y_judge: Any = None,
-        X_test: Any = None,
-        y_test: Any = None,
-        y_clean: Any = None,
-        askable: Any = None,
         classes: Sequence[Hashable] | None = None,
+        known: Known | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
         """Initialise: check everything, train the first model (or take a pretrained network as it is).
 
         X (N, d) is neither copied nor written if it is a float array; it may be a path, or `labelchef.features.Features`, which
         need not fit into memory (docs/scale.md). A network takes arrays or tensors with samples along the first axis.
-        `Y_weak` (N, C) holds probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test`
-        and `y_clean` hold class names; `y_clean` has −1 (or None) where a training sample is not clean. `askable` (N,)
-        says of each training sample whether anyone could answer for it, all of them if left out; one that is not
-        askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by the
+        `Y_weak` (N, C) holds probabilities; the columns of a frame, or `classes`, name the classes, which `y_val` holds.
+        `known` is what is known besides: test samples, samples that judge, clean labels, who may be asked. `on_step` is told
+        of the progress: (iteration, gradient norm, tolerance) by the
         solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
 
         `votes` are those of J sources on the training samples (rules, labelling functions, crowd workers, LLMs), with `Y_weak`
@@ -134,11 +157,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         no figures.
 
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
-        own (`X_judge`, `y_judge`) all of it steers.
+        own (`Known(X_judge=…, y_judge=…)`) all of it steers.
         """
         data = partial(
-            CampaignData.of, X, Y_weak, votes=votes, votes_val=votes_val, X_val=X_val, y_val=y_val, X_judge=X_judge,
-            y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
+            CampaignData.of, X, Y_weak, votes=votes, votes_val=votes_val, X_val=X_val, y_val=y_val, classes=classes, known=known,
         )  # fmt: skip
         self._begin(data, on_step)
         self._columns, self._feature_names = columns_of(X), feature_names_of(X)
@@ -261,17 +283,17 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def gains(self, split: str = "validation") -> dict[str, Gain] | None:
         """The gains of all metrics by name, as `gain` gives them."""
-        session = self._fitted()
-        if split not in ("validation", "test"):
-            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
-        return session.gains_by_split().get(split)
+        return self._of_split(self._fitted().gains_by_split, split)
 
     def figures(self, split: str = "validation") -> dict[str, Figure] | None:
         """The metrics of the model as it stands by name, each with a 95 % interval; None where no samples judge."""
-        session = self._fitted()
+        return self._of_split(self._fitted().figures_by_split, split)
+
+    @staticmethod
+    def _of_split(found: Callable[[], dict[str, Value]], split: str) -> Value | None:
         if split not in ("validation", "test"):
             raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
-        return session.figures_by_split().get(split)
+        return found().get(split)
 
     def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
@@ -409,7 +431,11 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """The parameters that are settings; a selector, constructor or rule that is an object is not."""
         given = {name: getattr(self, name) for name in OPTIONS if hasattr(self, name)}
         objects = ("selector", "constructor", "stop")
-        return {name: value for name, value in given.items() if name not in objects or isinstance(value, str)}
+        given = {name: value for name, value in given.items() if name not in objects or isinstance(value, str)}
+        sources, engine = given.get("sources"), given.get("engine")
+        if isinstance(sources, SourceSettings):
+            given |= {"sources": sources.model, "muted": sources.muted, "answers": sources.answers}
+        return given | ({"engine": engine.name} if isinstance(engine, EngineSettings) else {})
 
     def _rules(self) -> Rules:
         rules = Rules.of(self._settings())
@@ -439,17 +465,15 @@ class LabelCleaner(Cleaner):
 
     Parameters
     ----------
-    selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`; 'increm_infl' is the paper's
-    constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
+    selector : name in `labelchef.selectors.SELECTORS`; 'increm_infl' is the paper's. By name, INFL's look ahead: the picks of
+        a batch account for each other. A `Selector` is used as it is: `InflSelector()`, `LookAheadSelector(InflSelector())`
+    constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`, such as `NewtonConstructor(tol=1e-6)` or
+        `RetrainConstructor(DescentSettings(epochs=20))`
     trusted : 'train': trusted samples train the model, and each is judged by the model without it; 'steer': they only steer
         the selection and judge, as in the paper
-    sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
-        chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
-    muted : names of sources whose votes are not used; `effect_of_sources` says what that changes
-    answers : 'truth': a sample trains with the class that was decided; 'source': with what follows from the answers of people,
-        who may err, and from the model without the sample; 'auto': as truth, until people are known to err (`people_`)
+    sources : the model of the sources by name, or `SourceSettings`: model, muted sources, whether people may err
     preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
-        selector='infl', look_ahead=False, holdout=0, tol=1e-5
+        selector='infl', holdout=0; a selector by name does not look ahead then, and newton is exact to 1e-5
     audit : share of what is asked that is drawn by chance, and predicted before it is answered (`audit_`)
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
         the clean samples
@@ -461,18 +485,9 @@ class LabelCleaner(Cleaner):
         are optimistic
     target, target_metric : `run` stops once this metric is reached on the validation samples that judge
     stop : a further stopping rule, see `labelchef.campaign.stopping`; also as text, such as 'MaxRounds(50)'
-    look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
-        choose by INFL cannot look ahead, and choose as they would without
-    fit_intercept : whether to add a bias column
-    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'; where trusted samples train, updates end where
-        ‖W − W*‖ / ‖W‖ is estimated to be this small
-    learning_rate, epochs, minibatch : of constructors 'retrain' and 'deltagrad_l' by name; None for their defaults
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
     engine : 'auto', 'memory', 'cuda', 'disk' or 'dask': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is
-        large, and streams X from its files (disk) if these take more than half of the free memory
-    feature_dtype : how a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'
-    cluster : the address of a Dask scheduler ('tcp://host:8786'), or 'local' for processes of this machine; None for that in
-        the variable LABELCHEF_CLUSTER. With an address, 'auto' means 'dask'
+        large, and streams X from its files (disk) if these take more than half of the free memory. Or `EngineSettings`
 
     Attributes
     ----------
@@ -509,9 +524,7 @@ class LabelCleaner(Cleaner):
     selector: str | Selector = "margin"
     constructor: str | Constructor = "newton"
     trusted: str = "train"
-    sources: str = "auto"
-    muted: Sequence[str] = ()
-    answers: str = "auto"
+    sources: str | SourceSettings = "auto"
     preset: str = "default"
     audit: float = 0.0
     gamma: float | str = "auto"
@@ -521,25 +534,19 @@ class LabelCleaner(Cleaner):
     target: float | None = None
     target_metric: str = "f1_macro"
     stop: StoppingRule | str | None = None
-    look_ahead: bool = True
     holdout: float | str = "auto"
-    fit_intercept: bool = True
-    tol: float = 1e-3
-    learning_rate: float | None = None
-    epochs: int | None = None
-    minibatch: int | None = None
     random_state: int | np.random.Generator | None = 0
-    engine: str = "auto"
-    feature_dtype: str | None = None
-    cluster: str | None = None
+    engine: str | EngineSettings = "auto"
 
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings = self._settings()
+        engine = self.engine if isinstance(self.engine, EngineSettings) else EngineSettings()
         parts = Parts(
             None if isinstance(self.selector, str) else make_selector(self.selector),
             None if isinstance(self.constructor, str) else make_constructor(self.constructor),
             self._rules(),
-            self.cluster,
+            engine.feature_dtype,
+            engine.cluster,
         )
         data = given(read=partial(as_rows, half=True))
         data = data.with_copies() if settings.trusted == TRAIN else data
@@ -547,7 +554,7 @@ class LabelCleaner(Cleaner):
         settings, tuned = with_strengths(data, settings)
         session = new_session(data, settings, parts)
         session.start(on_step)
-        self._n_features, self._bias = data.X.shape[1], settings.fit_intercept
+        self._n_features = data.X.shape[1]
         return self._hold(session, data, settings, tuned)
 
     def predict_proba(self, X: Any) -> Float64s:
@@ -557,13 +564,13 @@ class LabelCleaner(Cleaner):
         check_columns(X, self._columns)
         rows = as_features(X, columns=self._n_features)
         if ruling is None:
-            return linear_probabilities(rows, W, bias=self._bias)
-        return linear_probabilities(rows, ruling.parameters(W, bias=self._bias), bias=True)
+            return linear_probabilities(rows, W, bias=True)
+        return linear_probabilities(rows, ruling.parameters(W, bias=True), bias=True)
 
     def effect_of_sources(self, muted: Sequence[str]) -> SourceEffect:
         """What the model would be if exactly these sources were muted: fitted again, with the cross-validation of the choice.
 
-        This cleaner stays as it is. To use it, make a cleaner with `muted`.
+        This cleaner stays as it is. To use it, make a cleaner with `SourceSettings(muted=…)`.
         """
         session = self._fitted()
         return effect_of(session, replace(session.heard, muted=tuple(muted)))
@@ -574,7 +581,7 @@ class LabelCleaner(Cleaner):
         It does not depend on the order of rounds, only on data, labels and settings. `save` and `to_onnx` write it to a file,
         and it can be pickled. This cleaner stays as it is: labelling may go on. It costs as much as the first model.
         """
-        return final_classifier(self._fitted(), self._names, bias=self._bias, feature_names=self._feature_names)
+        return final_classifier(self._fitted(), self._names, feature_names=self._feature_names)
 
     @property
     def W_(self) -> Float64s:  # noqa: N802

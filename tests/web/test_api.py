@@ -137,7 +137,7 @@ def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign:
 
 
 def test_a_blind_task_holds_nothing_of_the_model(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
-    made = make_campaign(ws, "Blind", blind=True)
+    made = make_campaign(ws, "Blind", blind_share=1.0)
     accounts.set_member(ws, made.slug, "ann", "lead")
     task = held(as_person("ann"), made)[0]
     assert task["blind"]
@@ -221,7 +221,7 @@ def test_the_lead_steers(as_person: Sign, campaign: CampaignSummary) -> None:
         {"batch_size": None},
         {"batch_size": 0},
         {"target_metric": "auc"},
-        {"blind": "yes"},
+        {"suggestion_votes": "yes"},
     ):
         assert lead.client.patch(f"{base(campaign)}/settings", json=refused).status_code == 422, refused
     assert lead.post(f"{base(campaign)}/pause").json()["state"] == "paused"

@@ -467,7 +467,7 @@ def forged(slug: str) -> list[tuple[str, str, dict[str, Any]]]:
         ("POST", f"{base}/decisions", {"item": f"t1 {RUN}", "label": 0}),
         ("POST", f"{base}/import-votes", {"file": "x"}),
         ("POST", f"{base}/replay", {}),
-        ("PATCH", f"{base}/settings", {"blind": True}),
+        ("PATCH", f"{base}/settings", {"blind_share": 1.0}),
         ("PUT", f"{base}/members/lead", {}),
         ("DELETE", f"{base}/members/bob", {}),
         ("POST", "/api/accounts", {"name": "mallory", "role": "lead", "password": PASSWORD}),

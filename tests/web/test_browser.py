@@ -307,11 +307,11 @@ def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) 
         "“Share of hidden gold” is 0.3 and “Share shown blind” is 0"
     )
     lead.get_by_label("Share of hidden gold").fill("0")
-    lead.get_by_label("Blind: hide every suggestion").check()
+    lead.get_by_label("Share shown blind").fill("1")
     lead.get_by_label("Budget").fill("")
     lead.get_by_role("button", name="Save").click()
     expect(lead.locator("form[data-body] .told")).to_contain_text("Saved")
-    assert campaigns.settings(ws, "animals").blind
+    assert campaigns.settings(ws, "animals").blind_share == 1.0
     assert campaigns.settings(ws, "animals").budget is None
     for person in ("ann", "bob"):
         for task in tasks.next_tasks(ws, "animals", person, 2):  # type: ignore[union-attr]

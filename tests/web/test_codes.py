@@ -328,7 +328,6 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "selector"): lambda lab: lab.settings('{"selector": "nothing"}'),
     (422, "suggestion"): lambda lab: lab.settings('{"selector": "random", "suggestion_votes": true}'),
     (422, "answers"): lambda lab: lab.settings('{"answers": "source", "trusted": "steer"}'),
-    (422, "constructor"): lambda lab: lab.settings('{"constructor": "newton", "epochs": 3}'),
     (422, "people"): lambda lab: lab.settings('{"people": 0, "suggestion_votes": false}'),
     (422, "gold_share"): lambda lab: lab.settings('{"gold_share": 0.2, "blind_share": 0.1}'),
     (422, "member"): lambda lab: lab.lead.put(f"{CAMPAIGN}/duties/lead", json={"classes": []}),
@@ -338,7 +337,6 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "ahead"): lambda lab: lab.settings('{"ahead": 1000000000000}'),
     (422, "target"): lambda lab: lab.settings('{"target": 1.5}'),
     (422, "cluster"): lambda lab: lab.settings('{"engine": "dask"}'),
-    (422, "feature_dtype"): lambda lab: lab.settings('{"engine": "memory", "feature_dtype": "float32"}'),
     (422, "metric"): lambda lab: lab.settings('{"target": 0.9, "target_metric": "f1"}'),
     (422, "name"): lambda lab: lab.lead.post(
         "/api/campaigns/from-folder", json={"name": "\u202e", "folder": f"{lab.world.options.import_root}/arrays"}
@@ -393,7 +391,7 @@ ELSEWHERE: dict[str, set[str]] = {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy", "constructor",
     },
     "labelling functions are code, and code is never taken by requests": {
         "function_answer", "label_matrix", "labelling_function",
@@ -406,7 +404,7 @@ ELSEWHERE: dict[str, set[str]] = {
     },
     "the final model is used by the command line and Python": {"coef", "feature_names", "rows", "split"},
     "the worker trains: the campaign fails and its message says why": {
-        "cluster_versions", "epochs", "features_changed", "indices", "learning_rate", "memory_limit",
+        "cluster_versions", "epochs", "feature_dtype", "features_changed", "indices", "learning_rate", "memory_limit",
     },
     "a query is for the command line": {"sql"},
     "a page, not the API": {"link", "static"},

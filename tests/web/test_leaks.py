@@ -85,7 +85,7 @@ class Attacker:
 @pytest.fixture
 def slug(ws: Workspace, people: Any) -> str:
     """Two votes an item, every item blind; one round is closed, in the next Bob has voted on all."""
-    made = make_campaign(ws, people=2, batch_size=3, budget=30, blind=True, audit=0.4).slug
+    made = make_campaign(ws, people=2, batch_size=3, budget=30, blind_share=1.0, audit=0.4).slug
     for name in ("ann", "bob"):
         accounts.set_member(ws, made, name, "lead")
     everybody(ws, made, "ann")

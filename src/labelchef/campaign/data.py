@@ -72,6 +72,22 @@ def as_rows(X: Any, name: str, like: Rows | None, *, half: bool = False) -> Rows
 
 
 @dataclass(frozen=True)
+class Known:
+    """What may be known besides votes and validation samples."""
+
+    X_judge: Any = None
+    y_judge: Any = None
+    """Trusted samples that judge, so that all of validation steers or trains."""
+    X_test: Any = None
+    y_test: Any = None
+    """Test samples, which selection never sees."""
+    y_clean: Any = None
+    """(N,) labels of training samples that are clean from the start; −1 (or None) where one is not."""
+    askable: Any = None
+    """(N,) whether anyone could answer for a training sample; one that is not askable is never selected. None: all are."""
+
+
+@dataclass(frozen=True)
 class CampaignData:
     """Everything a campaign is made of, checked."""
 
@@ -108,13 +124,8 @@ class CampaignData:
         votes_val: Any = None,
         X_val: Any = None,
         y_val: Any = None,
-        X_judge: Any = None,
-        y_judge: Any = None,
-        X_test: Any = None,
-        y_test: Any = None,
-        y_clean: Any = None,
-        askable: Any = None,
         classes: Sequence[Hashable] | None = None,
+        known: Known | None = None,
         contents: Contents | None = None,
         read: ReadRows = as_rows,
     ) -> "CampaignData":
@@ -124,9 +135,9 @@ class CampaignData:
         `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers. Without
         `X_val` and `y_val` there are no trusted samples (`campaign.pilot`).
         """
-        contents = contents or Contents()
+        contents, known = contents or Contents(), known or Known()
         rows, columns = read(X, "X", None), columns_of(X)
-        for one, what in ((X_val, "X_val"), (X_judge, "X_judge"), (X_test, "X_test")):
+        for one, what in ((X_val, "X_val"), (known.X_judge, "X_judge"), (known.X_test, "X_test")):
             check_columns(one, columns, what)
         keys = ids_of(contents.items) if is_long(votes) else None
         cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", keys)
@@ -158,10 +169,10 @@ class CampaignData:
             weak=weak,
             names=names,
             validation=validation,
-            clean=known_labels(y_clean, names, len(rows), "y_clean"),
-            judge=_split(X_judge, y_judge, names, rows, "judge", read),
-            test=_split(X_test, y_test, names, rows, "test", read),
-            askable=as_mask(askable, len(rows), "askable"),
+            clean=known_labels(known.y_clean, names, len(rows), "y_clean"),
+            judge=_split(known.X_judge, known.y_judge, names, rows, "judge", read),
+            test=_split(known.X_test, known.y_test, names, rows, "test", read),
+            askable=as_mask(known.askable, len(rows), "askable"),
             contents=contents,
             votes=found,
             votes_val=found_val,
@@ -457,10 +468,8 @@ def read_files(files: CampaignFiles) -> CampaignData:
         votes_val=cast_val,
         X_val=X_val,
         y_val=y_val,
-        X_test=X_test,
-        y_test=y_test,
-        y_clean=clean,
         classes=files.classes,
+        known=Known(X_test=X_test, y_test=y_test, y_clean=clean),
         contents=Contents(contents, val_contents, media=files.media),
         read=partial(as_rows, half=True),
     )

@@ -15,7 +15,7 @@ from labelchef.domain.errors import ConflictError
 
 
 def final_classifier(
-    session: Session, names: ClassNames, *, bias: bool, feature_names: Sequence[str] | None = None
+    session: Session, names: ClassNames, *, bias: bool = True, feature_names: Sequence[str] | None = None
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
     if not session.labels.weight.any():

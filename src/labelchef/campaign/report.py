@@ -1,6 +1,6 @@
 """What a campaign shows and hands out at the end: the report's content and the table of labels, each built once.
 
-`labelchef clean`, `labelchef report` and the page use these; they differ in where rounds, names and gains come from.
+`labelchef clean`, `labelchef export` and the page use these; they differ in where rounds, names and gains come from.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

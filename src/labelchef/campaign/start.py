@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,12 @@ class Parts:
     selector: Selector | None = None
     constructor: Constructor | None = None
     rules: Rules | None = None
+    feature_dtype: str | None = None
+    """How a GPU stores the features; None for the type that they have."""
     cluster: str | None = None
     """The address of the cluster to use; None for that of this machine, if there is one."""
+    bias: bool = True
+    """Whether the model has an intercept."""
 
 
 def check(data: CampaignData, settings: Settings, parts: Parts | None = None) -> None:
@@ -54,7 +59,7 @@ def check(data: CampaignData, settings: Settings, parts: Parts | None = None) ->
 def check_choices(settings: Settings, parts: Parts | None = None, *, n_items: int) -> None:
     """The part of `check` that needs no data but their number: what can never work, selector, suggestions, rules."""
     parts = parts or Parts()
-    check_engine(settings.engine, settings.feature_dtype, parts.cluster)
+    check_engine(settings.engine, parts.feature_dtype, parts.cluster)
     if settings.ahead > n_items:
         raise InvalidInputError(
             f"ahead is {settings.ahead}, and there are {n_items} items to label; expected a whole number from 0 to {n_items}",
@@ -119,7 +124,7 @@ def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: b
 
     `holdout=0` is a choice of the user: it is warned about only if something reads the metrics.
     """
-    remedy = "Add trusted samples, or give judges of your own: fit(…, X_judge=…, y_judge=…)"
+    remedy = "Add trusted samples, or give judges of your own: fit(…, known=Known(X_judge=…, y_judge=…))"
     if len(judging) == 0:
         if holdout == 0 and not read:
             return
@@ -148,7 +153,7 @@ def split_validation(data: CampaignData, settings: Settings) -> tuple[Labelled, 
     return (X[~judges], y[~judges]), (X[judges], y[judges])
 
 
-def with_strengths(data: CampaignData, settings: Settings) -> tuple[Settings, Tuned | None]:
+def with_strengths(data: CampaignData, settings: Settings, *, bias: bool = True) -> tuple[Settings, Tuned | None]:
     """The settings with gamma and l2 as numbers, and what was tried to choose those that were 'auto'.
 
     Where trusted samples train, the learner chooses them, along with the source model and again as labels come in.
@@ -159,9 +164,7 @@ def with_strengths(data: CampaignData, settings: Settings) -> tuple[Settings, Tu
     if gamma is not None and l2 is not None:
         return settings, None
     steering, _ = split_validation(data, settings)
-    tuned = tune(
-        data.X, data.weak, data.clean, *steering, gamma=gamma, l2=l2, bias=settings.fit_intercept, seed=settings.seed
-    )
+    tuned = tune(data.X, data.weak, data.clean, *steering, gamma=gamma, l2=l2, bias=bias, seed=settings.seed)
     return replace(settings, gamma=tuned.gamma, l2=tuned.l2), tuned
 
 
@@ -184,8 +187,9 @@ def new_session(
 
     `heard` says which votes the first model is made of; None for those that the settings leave.
     """
-    parts, bias, C = parts or Parts(), settings.fit_intercept, len(data.names)
-    placement = choose_placement(settings.engine, settings.feature_dtype, data.X, parts.cluster)
+    parts = parts or Parts()
+    bias, C = parts.bias, len(data.names)
+    placement = choose_placement(settings.engine, parts.feature_dtype, data.X, parts.cluster)
     steering, judging = split_validation(data, settings)
 
     def split(part: Labelled) -> Split:
@@ -200,7 +204,7 @@ def new_session(
             placement.training(data.X, bias=bias, more=X_val), table.rows, 1.0
         )  # the learner knows l2
         sources = all_votes(data, settings, table)
-        learner = _learner(data, settings, table, sources, heard)
+        learner = _learner(data, settings, table, *sources.under(heard), bias=bias)
         trusted: Split = CrossFitted(
             X_val, y_val, C, rows=np.arange(N, N + len(y_val)), bias=bias, engine=placement.split
         )
@@ -208,14 +212,13 @@ def new_session(
         table = first_table(data, float(settings.gamma))
         objective = Objective(placement.training(data.X, bias=bias), table.rows, float(settings.l2))
         trusted = split(steering)
-    selector = parts.selector or settings.selector
     return Session(
         objective=objective,
         labels=table,
         steering=trusted,
         judging=split(judging) if len(judging[1]) else None,
         test=None if data.test is None else split(data.test),
-        selector=make_selector(copy.deepcopy(selector), look_ahead=settings.look_ahead),
+        selector=copy.deepcopy(parts.selector) or make_selector(settings.selector, look_ahead=settings.look_ahead),
         constructor=copy.deepcopy(parts.constructor) or _constructor(settings),
         seed=settings.seed,
         learner=learner,
@@ -228,15 +231,16 @@ def new_session(
     )
 
 
-def _learner(data: CampaignData, settings: Settings, table: LabelTable, every: AllVotes, heard: Heard) -> Learner:
-    votes, given = every.under(heard)
+def _learner(
+    data: CampaignData, settings: Settings, table: LabelTable, votes: SourceVotes, given: Any, *, bias: bool
+) -> Learner:
     sources = None if settings.sources == AUTO else settings.sources
     return Learner(
         votes=votes,
         given=given,
         n_items=len(data.X),
         trusted=np.arange(len(data.X), len(table.Y)),
-        bias=settings.fit_intercept,
+        bias=bias,
         seed=settings.seed,
         fixed=Fixed(fixed(settings.gamma), fixed(settings.l2), sources),
         answers=settings.answers,
@@ -245,8 +249,7 @@ def _learner(data: CampaignData, settings: Settings, table: LabelTable, every: A
 
 
 def _constructor(settings: Settings) -> Constructor:
-    steps = {"learning_rate": settings.learning_rate, "epochs": settings.epochs, "minibatch": settings.minibatch}
-    given = {name: value for name, value in steps.items() if value is not None}
-    descent = DescentSettings(**given, seed=settings.seed)  # type: ignore[arg-type]
     proven = settings.trusted != TRAIN  # there an answer changes what is believed of all samples: updates are larger
-    return make_constructor(settings.constructor, tol=settings.tol, proven=proven, descent=descent)
+    return make_constructor(
+        settings.constructor, tol=settings.tol, proven=proven, descent=DescentSettings(seed=settings.seed)
+    )

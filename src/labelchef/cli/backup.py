@@ -1,4 +1,4 @@
-"""`labelchef backup, check-backup, restore-backup`: a whole workspace in one file, and back."""
+"""`labelchef backup …`: a whole workspace in one file, and back."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 _OUT = "File to write: NAME.tar.gz, or NAME.tar without compression; one that is there is replaced when the new one is whole."
-_FILE = Annotated[Path, typer.Argument(help="What `labelchef backup` wrote.")]
+_FILE = Annotated[Path, typer.Argument(help="What `labelchef backup make` wrote.")]
+backup_commands = typer.Typer(help="A whole workspace in one file: make, check, restore.", no_args_is_help=True)
 
 
+@backup_commands.command()
 @takes(ws=workspace_options())
-def backup(out: Annotated[Path, typer.Argument(metavar="FILE", help=_OUT)], ws: "Workspace") -> None:
+def make(out: Annotated[Path, typer.Argument(metavar="FILE", help=_OUT)], ws: "Workspace") -> None:
     """Write the whole workspace to one file while it is in use: database, arrays, uploads, signing key. Keep it private."""
     from labelchef.services.backup import backup as service
 
@@ -29,7 +31,8 @@ def backup(out: Annotated[Path, typer.Argument(metavar="FILE", help=_OUT)], ws: 
     console.print(f"{out.resolve()}: {_told(made)}")
 
 
-def check_backup(file: _FILE) -> None:
+@backup_commands.command()
+def check(file: _FILE) -> None:
     """Read a backup to its end and compare every part with its digest; nothing is written."""
     from labelchef.services.backup import check_backup as service
 
@@ -38,7 +41,8 @@ def check_backup(file: _FILE) -> None:
     console.print(f"whole and unaltered: {_told(found)}")
 
 
-def restore_backup(file: _FILE, home: Home = HOME, database: Database = None) -> None:
+@backup_commands.command()
+def restore(file: _FILE, home: Home = HOME, database: Database = None) -> None:
     """Make a workspace of a backup, in an empty --home and, if one is named, an empty --database."""
     from labelchef.services.backup import restore_backup as service
 
@@ -62,6 +66,3 @@ def _progress(what: str) -> Iterator[Callable[[int], object]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done: shown.advance(task, done)
-
-
-COMMANDS = (backup, check_backup, restore_backup)

@@ -1,8 +1,9 @@
-"""`labelchef list, rename, archive, unarchive, delete, restore, copy`: care of campaigns in a workspace."""
+"""`labelchef campaign …`: care of the campaigns in a workspace."""
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,12 +17,16 @@ from labelchef.domain.settings import OPTIONS
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
-_DELETED = Annotated[str, typer.Argument(help="A deleted campaign; `labelchef list --deleted` lists them.")]
+_HELP = "Care of campaigns: list, rename, archive, unarchive, delete, restore, copy; their sources; the key of their ledgers."
+_DELETED = Annotated[str, typer.Argument(help="A deleted campaign; `labelchef campaign list --deleted` lists them.")]
 _GRACE = "Days in which it can be restored."
+campaign_commands = typer.Typer(help=_HELP, no_args_is_help=True)
 _CONFIRM = "The campaign's name in full; it is asked for if left out."
+_RULES = "Rules file that should take the place of the campaign's rules."
 _SET = "SETTING=VALUE: another value than in the campaign that is copied; repeatable."
 
 
+@campaign_commands.command("list")
 @takes(ws=workspace_options())
 def list_campaigns(
     ws: "Workspace",
@@ -48,6 +53,7 @@ def list_campaigns(
     console.print(plain_table(("campaign", "name", "state", "asked", "of", "until" if deleted else ""), rows))
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def rename(
     campaign: Campaign,
@@ -63,16 +69,18 @@ def rename(
     console.print(f"{made.slug} is called {made.name!r} now")
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Put a campaign away: hidden from lists, read-only, no work for the server."""
     from labelchef.services.campaigns import care
 
     console.print(
-        f"{care.archive(ws, campaign, who_is(person)).slug} is in the archive; `labelchef unarchive` reopens it"
+        f"{care.archive(ws, campaign, who_is(person)).slug} is in the archive; `labelchef campaign unarchive` reopens it"
     )
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def unarchive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Take a campaign out of the archive."""
@@ -82,6 +90,7 @@ def unarchive(campaign: Campaign, ws: "Workspace", person: Person = None) -> Non
     move_on(ws, campaign)
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def delete(
     campaign: Campaign,
@@ -101,7 +110,9 @@ def delete(
         confirm = str(typer.prompt(f"type the name of the campaign to delete it ({found.name})"))
     made = care.delete(ws, campaign, who_is(person), confirm=confirm, grace_days=grace_days, now=now)
     if not now:
-        console.print(f"{made.name!r} is deleted; `labelchef restore {made.slug}` brings it back until {_until(made)}")
+        console.print(
+            f"{made.name!r} is deleted; `labelchef campaign restore {made.slug}` brings it back until {_until(made)}"
+        )
         return
     if made.name in care.purge(ws):
         console.print(f"{made.name!r} is removed for good")
@@ -109,6 +120,7 @@ def delete(
         console.print(f"{made.name!r} is deleted; the worker that has it at hand removes it within a minute")
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def restore(
     campaign: _DELETED,
@@ -123,6 +135,7 @@ def restore(
     console.print(f"{made.name!r} ({made.slug}) is back")
 
 
+@campaign_commands.command()
 @takes(ws=workspace_options())
 def copy(
     campaign: Campaign,
@@ -138,6 +151,57 @@ def copy(
     made = care.copy(ws, campaign, who_is(person), name=name, changes=_changes(change or []), answers=answers)
     console.print(f"{made.name!r} ({made.slug}): {made.n_items} items")
     move_on(ws, made.slug)
+
+
+@campaign_commands.command()
+@takes(ws=workspace_options())
+def sources(
+    campaign: Campaign,
+    ws: "Workspace",
+    mute: Annotated[
+        list[str] | None, typer.Option(help="A source whose votes should not be used; once for each.")
+    ] = None,
+    unmute: Annotated[list[str] | None, typer.Option(help="A muted source that should be heard again.")] = None,
+    rules: Annotated[Path | None, typer.Option(help=_RULES)] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Use the other sources, from the next model on.")] = False,
+    person: Person = None,
+) -> None:
+    """Show the effect of other sources: the model is really made. With --apply, use them."""
+    from labelchef.cli.progress import show_effect
+    from labelchef.services.campaigns import campaigns
+    from labelchef.services.sources import source_effects
+    from labelchef.services.sources.campaign_rules import kept_of
+    from labelchef.sources.rules import read_rules, rule_values
+
+    if not (mute or unmute or rules is not None):
+        told = f"expected --mute, --unmute or --rules; `labelchef status {campaign} --sources` shows what is known of each source"
+        raise InvalidInputError(told, code="sources")
+    muted = [one for one in campaigns.settings(ws, campaign).muted if one not in (unmute or [])]
+    wanted = tuple(dict.fromkeys([*muted, *(mute or [])]))
+    values = None if rules is None else tuple(map(rule_values, kept_of(read_rules(rules), ()).rules))
+    proposal = source_effects.Proposal(wanted, values)
+    show_effect(source_effects.computed(ws, campaign, proposal))
+    if not apply:
+        console.print("nothing was changed; with --apply it holds from the next model on", style="dim")
+        return
+    version = source_effects.apply(ws, campaign, proposal, who_is(person))
+    console.print(f"muted: {', '.join(wanted) or 'none'}; rules: version {version}. It holds from the next model on")
+
+
+@campaign_commands.command()
+@takes(ws=workspace_options())
+def key(
+    ws: "Workspace",
+    new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that is lost.")] = False,
+) -> None:
+    """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
+    from labelchef.services.keys import new_key, told_key
+
+    if new:
+        new_key(ws)
+    public, fingerprint = told_key(ws)
+    typer.echo(public)
+    typer.echo(f"fingerprint {fingerprint}")
 
 
 def _changes(given: list[str]) -> dict[str, Any]:
@@ -164,6 +228,3 @@ def _changes(given: list[str]) -> dict[str, Any]:
 
 def _until(one: CampaignSummary) -> str:
     return "" if one.purge_at is None else f"{one.purge_at:%Y-%m-%d %H:%M} UTC"
-
-
-COMMANDS = (list_campaigns, rename, archive, unarchive, delete, restore, copy)

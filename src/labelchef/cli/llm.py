@@ -1,13 +1,14 @@
 """`labelchef ask-llm`: labels of rows by an LLM, as votes."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from labelchef.cli.options import console
+from labelchef.cli.options import console, options_of, takes
 from labelchef.domain.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,25 +28,33 @@ _MAX_COST = "Stop before all runs with this cache cost more; needs the prices."
 _AGAIN = "Ask again about rows whose answer named no class."
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """The rows, the model that is asked about them, where its answers go, how fast requests go, and what they may cost."""
+
+    data: Annotated[Path, typer.Argument(help=_DATA)]
+    text: Annotated[list[str], typer.Option(help="A column that the model sees; may be given again.")]
+    classes: Annotated[Path, typer.Option(help='TOML file with a table [classes] of name = "description".')]
+    endpoint: Annotated[str, typer.Option(help="Address of an OpenAI-compatible server, such as https://host/v1.")]
+    model: Annotated[str, typer.Option(help="Name of the model.")]
+    out: Annotated[Path, typer.Option(help="JSONL file for the votes: id, source, label, probability.")]
+    id: Annotated[str, typer.Option(help="The column that names the rows.")] = "id"
+    cache: Annotated[Path | None, typer.Option(help=_CACHE)] = None
+    source: Annotated[str | None, typer.Option(help="Name of the source. Default: the model.")] = None
+    rows: Annotated[int | None, typer.Option(min=1, help="Ask about the first so many rows only.")] = None
+    rate: Annotated[float | None, typer.Option(help="Requests a minute.")] = None
+    concurrency: Annotated[int, typer.Option(help="Requests at the same time.")] = 4
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for one answer.")] = 60.0
+    max_tokens: Annotated[int, typer.Option(help="Tokens of an answer; models that think first need more.")] = 100
+    max_cost: Annotated[float | None, typer.Option(help=_MAX_COST)] = None
+    price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that the model reads.")] = None
+    price_out: Annotated[float | None, typer.Option(help="Price of a million tokens that it writes.")] = None
+    key_env: Annotated[str, typer.Option(help=_KEY)] = KEY
+
+
+@takes(asked=options_of(_Asking))
 def ask_llm(
-    data: Annotated[Path, typer.Argument(help=_DATA)],
-    text: Annotated[list[str], typer.Option(help="A column that the model sees; may be given again.")],
-    classes: Annotated[Path, typer.Option(help='TOML file with a table [classes] of name = "description".')],
-    endpoint: Annotated[str, typer.Option(help="Address of an OpenAI-compatible server, such as https://host/v1.")],
-    model: Annotated[str, typer.Option(help="Name of the model.")],
-    out: Annotated[Path, typer.Option(help="JSONL file for the votes: id, source, label, probability.")],
-    id: Annotated[str, typer.Option(help="The column that names the rows.")] = "id",
-    cache: Annotated[Path | None, typer.Option(help=_CACHE)] = None,
-    source: Annotated[str | None, typer.Option(help="Name of the source. Default: the model.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Ask about the first so many rows only.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a minute.")] = None,
-    concurrency: Annotated[int, typer.Option(help="Requests at the same time.")] = 4,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for one answer.")] = 60.0,
-    max_tokens: Annotated[int, typer.Option(help="Tokens of an answer; models that think first need more.")] = 100,
-    max_cost: Annotated[float | None, typer.Option(help=_MAX_COST)] = None,
-    price_in: Annotated[float | None, typer.Option(help="Price of a million tokens that the model reads.")] = None,
-    price_out: Annotated[float | None, typer.Option(help="Price of a million tokens that it writes.")] = None,
-    key_env: Annotated[str, typer.Option(help=_KEY)] = KEY,
+    asked: _Asking,
     ask_again: Annotated[bool, typer.Option("--ask-again", help=_AGAIN)] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show one question and what a run would cost at most.")
@@ -56,24 +65,25 @@ def ask_llm(
     from labelchef.sources.asking import Endpoint, Limits, ask, estimate
     from labelchef.sources.llm import read_request
 
-    request = read_request(classes)
-    limits = Limits(rate, concurrency, max_cost, price_in, price_out, max_tokens)
-    server = Endpoint(endpoint, model, os.environ.get(key_env) or None, timeout)
-    kept = cache or out.with_name(f"{out.name}.cache.jsonl")
+    request, out = read_request(asked.classes), asked.out
+    limits = Limits(asked.rate, asked.concurrency, asked.max_cost, asked.price_in, asked.price_out, asked.max_tokens)
+    server = Endpoint(asked.endpoint, asked.model, os.environ.get(asked.key_env) or None, asked.timeout)
+    kept = asked.cache or out.with_name(f"{out.name}.cache.jsonl")
     with WorkBar() as bar:
-        frame = _rows_of(data, id, rows, bar)
+        frame = _rows_of(asked.data, asked.id, asked.rows, bar)
         if dry_run:
-            _show_estimate(estimate(request, frame, text, model, kept, limits), limits)
+            _show_estimate(estimate(request, frame, asked.text, asked.model, kept, limits), limits)
             return
-        if server.key is not None and endpoint.startswith("http://") and urlsplit(endpoint).hostname not in _HERE:
+        plain = server.key is not None and asked.endpoint.startswith("http://")
+        if plain and urlsplit(asked.endpoint).hostname not in _HERE:
             console.print("the key goes to this endpoint without encryption: it begins with http://, not https://")
-        asked = ask(
-            request, frame, text, server, kept, limits=limits, source=source, progress=bar.tell, ask_again=ask_again
-        )
-    asked.write(out)
-    _show(asked, out, limits)
-    if asked.stopped is not None:
-        raise typer.Exit(INTERRUPTED if asked.stopped == "interrupted" else STOPPED)
+        found = ask(
+            request, frame, asked.text, server, kept, limits=limits, source=asked.source, progress=bar.tell, ask_again=ask_again
+        )  # fmt: skip
+    found.write(out)
+    _show(found, out, limits)
+    if found.stopped is not None:
+        raise typer.Exit(INTERRUPTED if found.stopped == "interrupted" else STOPPED)
 
 
 def _rows_of(data: Path, id: str, rows: int | None, bar: "WorkBar") -> "pd.DataFrame":

@@ -3,17 +3,18 @@
 import os
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
-from labelchef.cli.backup import COMMANDS as BACKUP
-from labelchef.cli.care import COMMANDS as CARE
+from labelchef.cli.backup import backup_commands
+from labelchef.cli.care import campaign_commands
 from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
@@ -26,6 +27,7 @@ from labelchef.cli.options import (
     console,
     file_options,
     names_in,
+    options_of,
     secrets_from_files,
     setting_options,
     takes,
@@ -36,10 +38,28 @@ from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.serve import worker as worker_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
-from labelchef.domain.errors import LabelchefError, LabelchefWarning
+from labelchef.domain.errors import InvalidInputError, LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
 
+_MOVED = {
+    "sources": "status NAME --sources, and to change them: labelchef campaign sources", "doubtful": "status NAME --doubtful",
+    "report": "export NAME --what report --out report.html", "check-backup": "backup check", "restore-backup": "backup restore",
+    **{one: f"campaign {one}" for one in ("list", "rename", "archive", "unarchive", "delete", "restore", "copy", "key")},
+}  # fmt: skip
+"""A command of an earlier version → the present one."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; a name of an earlier version is answered with the present one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _MOVED:
+            raise InvalidInputError(f"`labelchef {args[0]}` is now: labelchef {_MOVED[args[0]]}", code="command")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Find the few weak labels whose cleaning helps your model most, and clean them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -71,20 +91,31 @@ _SOURCES = ("weak", "source_votes", "val_source_votes")
 _CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
 
+@dataclass(frozen=True)
+class _Cleaning:
+    """Who answers, how files are read, what is written."""
+
+    strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None
+    error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05
+    report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False
+    resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False
+    by_position: ByPosition = False
+    classes: Classes = None
+    cluster: Cluster = None
+
+
 @app.command()
-@takes(files=file_options(_CLEAN_FILES, required=REQUIRED), settings=setting_options(CLEAN_SETTINGS))
+@takes(
+    files=file_options(_CLEAN_FILES, required=REQUIRED),
+    settings=setting_options(CLEAN_SETTINGS),
+    more=options_of(_Cleaning),
+)
 def clean(
     files: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     settings: Settings,
-    strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
-    error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
-    report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
-    resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
-    by_position: ByPosition = False,
-    classes: Classes = None,
-    cluster: Cluster = None,
+    more: _Cleaning,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -94,14 +125,14 @@ def clean(
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.services import clean as service
 
-    use_cluster(cluster)
-    people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
+    use_cluster(more.cluster)
+    people, suggestion_votes = voters_of(more.strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
-    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(campaign_files(files, by_position=by_position, classes=names_in(classes) or None))
+    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), more.error_rate)
+    data = read_files(campaign_files(files, by_position=more.by_position, classes=names_in(more.classes) or None))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
-            data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
+            data, answers, settings, out, report=more.report, onnx=more.onnx, resume=more.resume, watcher=live.watcher()
         )
     show_outcome(outcome, settings.target_metric)
     if outcome.stopped_because == "interrupted":
@@ -144,10 +175,10 @@ def demo(
 
 app.command()(serve_command)
 app.command()(worker_command)
-for _command in (init, predict, ask_llm, *COMMANDS, *CARE, *BACKUP):
-    app.command({"next_items": "next", "import_votes": "import", "list_campaigns": "list"}.get(_command.__name__))(
-        _command
-    )
+for _command in (init, predict, ask_llm, *COMMANDS):
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
+app.add_typer(campaign_commands, name="campaign")
+app.add_typer(backup_commands, name="backup")
 app.add_typer(users, name="users")
 
 

@@ -6,6 +6,7 @@ A command gets a group of options as one value:
     def command(name: ..., files: dict[str, Any], settings: Settings, ws: "Workspace") -> None: ...
 
 The options of the settings come from `domain.settings.OPTIONS`; a new setting needs no change here.
+Many options of one command are the fields of a dataclass (`options_of`).
 """
 
 import functools
@@ -13,9 +14,9 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -158,6 +159,15 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
         return {name: place if name in _AT_URLS and is_url(place) else Path(place) for name, place in there.items()}
 
     return Group(tuple(parameters), make)
+
+
+def options_of(kind: type[Any]) -> Group:
+    """One option per field of a dataclass; the command gets an instance of it."""
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = {one.name: inspect.Parameter.empty if one.default is MISSING else one.default for one in fields(kind)}
+    return Group(
+        tuple(_parameter(name, hints[name], value) for name, value in defaults.items()), lambda given: kind(**given)
+    )
 
 
 def names_in(values: str | None) -> tuple[str, ...]:

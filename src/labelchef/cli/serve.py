@@ -1,13 +1,14 @@
 """`labelchef serve`: the page and the API, on a laptop or for a team. `labelchef worker`: what moves campaigns on, alone."""
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from labelchef.cli.options import Cluster, console, use_cluster
+from labelchef.cli.options import Cluster, console, options_of, takes, use_cluster
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -27,37 +28,35 @@ _LOG = "warnings: what went wrong; text or json: a line an event too. None holds
 _METRICS = "Answer /metrics for Prometheus, to programs on this machine or with LABELCHEF_METRICS_TOKEN."
 
 
+@dataclass(frozen=True)
+class _Serving:
+    """Options of the server; those left out are as the environment says, or have their default."""
+
+    home: Annotated[Path | None, typer.Option(envvar="LABELCHEF_HOME", help=_HOME)] = None
+    database: Annotated[str | None, typer.Option(envvar="LABELCHEF_DATABASE", help=_DATABASE)] = None
+    host: Annotated[str | None, typer.Option(help=_HOST)] = None
+    port: Annotated[int | None, typer.Option(help="Port; 0 for any that is free. [default: 8000]")] = None
+    team: Annotated[bool | None, typer.Option("--team", help=_TEAM)] = None
+    https: Annotated[bool | None, typer.Option("--https", help=_HTTPS)] = None
+    import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None
+    grace_days: Annotated[float | None, typer.Option(help=_GRACE)] = None
+    parallel: Annotated[int | None, typer.Option(help=_PARALLEL)] = None
+    processes: Annotated[int | None, typer.Option(help=_PROCESSES)] = None
+    worker: Annotated[bool | None, typer.Option("--worker/--no-worker", help=_WORKER)] = None
+    log: Annotated[str | None, typer.Option(help=_LOG)] = None
+    metrics: Annotated[bool | None, typer.Option("--metrics", help=_METRICS)] = None
+
+
+@takes(serving=options_of(_Serving))
 def serve(
-    home: Annotated[Path | None, typer.Option(envvar="LABELCHEF_HOME", help=_HOME)] = None,
-    database: Annotated[str | None, typer.Option(envvar="LABELCHEF_DATABASE", help=_DATABASE)] = None,
-    host: Annotated[str | None, typer.Option(help=_HOST)] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 for any that is free. [default: 8000]")] = None,
-    team: Annotated[bool | None, typer.Option("--team", help=_TEAM)] = None,
-    https: Annotated[bool | None, typer.Option("--https", help=_HTTPS)] = None,
-    import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None,
-    grace_days: Annotated[float | None, typer.Option(help=_GRACE)] = None,
-    parallel: Annotated[int | None, typer.Option(help=_PARALLEL)] = None,
-    processes: Annotated[int | None, typer.Option(help=_PROCESSES)] = None,
-    worker: Annotated[bool | None, typer.Option("--worker/--no-worker", help=_WORKER)] = None,
-    log: Annotated[str | None, typer.Option(help=_LOG)] = None,
-    metrics: Annotated[bool | None, typer.Option("--metrics", help=_METRICS)] = None,
+    serving: _Serving,
     cluster: Cluster = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
 ) -> None:
     """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
     use_cluster(cluster)
-    given: dict[str, object] = {
-        "home": home,
-        "database": database,
-        "host": host,
-        "port": port,
-        "team": team,
-        "https": https,
-    }
-    given |= {"import_root": import_root, "parallel": parallel, "grace_days": grace_days}
-    given |= {"processes": processes, "worker": worker}
-    given |= {"log": log, "metrics": metrics}
-    run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
+    given = {name: value for name, value in vars(serving).items() if value is not None}
+    run_server(given, open_browser=open_browser)
 
 
 def worker(

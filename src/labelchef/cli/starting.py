@@ -1,7 +1,8 @@
 """`labelchef init`: a workspace, and in it a campaign from the files people have."""
 
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -18,6 +19,7 @@ from labelchef.cli.options import (
     console,
     file_options,
     names_in,
+    options_of,
     plain_table,
     setting_options,
     takes,
@@ -29,6 +31,10 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
 from labelchef.domain.settings import Settings
 
+if TYPE_CHECKING:
+    from labelchef.intake.detecting import Given
+    from labelchef.io.queries import SqlQuery
+
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
 _AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
@@ -36,62 +42,108 @@ _VOTE_ROLES = {
     "item": ColumnRole.ID, "source": ColumnRole.VOTER, "label": ColumnRole.VOTE, "probability": ColumnRole.PROBABILITY,
 }  # fmt: skip
 _VOTE_COLUMNS = "Columns of a table with a vote a row: item=COLUMN,source=COLUMN,label=COLUMN[,probability=COLUMN]."
+_OPTION = {
+    "ignored": "ignore", "used": "use", "truth": "truth_column", "weak": "probabilities", "features": "embeddings",
+    "media": "images", "rows_are_ids": "id_from_rows",
+}  # fmt: skip
+"""A field of `Given` whose option has another name → that option."""
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
 _LISTED = 40
-Value = TypeVar("Value")
 Columns = list[str] | None
 Files = list[Path] | None
 
 
-@takes(arrays=file_options(FILE_NAMES), settings=setting_options())
-def init(
-    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
-    data: Annotated[Files, typer.Argument(help=_DATA)] = None,
-    home: Home = HOME,
-    database: Database = None,
-    text: Annotated[Columns, typer.Option(help="A column of text; may be given again.")] = None,
-    image: Annotated[Columns, typer.Option(help="A column with paths of images; may be given again.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns to learn from as they are, separated by commas.")] = None,
-    id: Annotated[str | None, typer.Option(help="The column that names the rows; files are joined by it.")] = None,
-    shown: Annotated[Columns, typer.Option(help="A column that people see and the model does not.")] = None,
-    ignore: Annotated[Columns, typer.Option(help="A column to leave out.")] = None,
+@dataclass(frozen=True)
+class _Asked:
+    """The files of people, what their columns are, and what becomes of them."""
+
+    data: Annotated[Files, typer.Argument(help=_DATA)] = None
+    home: Home = HOME
+    database: Database = None
+    text: Annotated[Columns, typer.Option(help="A column of text; may be given again.")] = None
+    image: Annotated[Columns, typer.Option(help="A column with paths of images; may be given again.")] = None
+    columns: Annotated[str | None, typer.Option(help="Columns to learn from as they are, separated by commas.")] = None
+    id: Annotated[str | None, typer.Option(help="The column that names the rows; files are joined by it.")] = None
+    shown: Annotated[Columns, typer.Option(help="A column that people see and the model does not.")] = None
+    ignore: Annotated[Columns, typer.Option(help="A column to leave out.")] = None
     use: Annotated[
         Columns, typer.Option(help="A column to use although it seems to tell the label; may be given again.")
-    ] = None,
-    labels: Annotated[Columns, typer.Option(help="A column of labels that may be wrong: a source.")] = None,
-    truth_column: Annotated[str | None, typer.Option(help="The column of labels that are right.")] = None,
-    votes: Annotated[Files, typer.Option(help="Votes of sources: a column each, or item, source, label.")] = None,
-    vote_columns: Annotated[str | None, typer.Option(help=_VOTE_COLUMNS)] = None,
-    trusted: Annotated[Files, typer.Option(help="Labels that are right: id and label, or rows of their own.")] = None,
-    test: Annotated[Files, typer.Option(help="As --trusted, but only for the last measurement.")] = None,
-    probabilities: Annotated[Files, typer.Option(help="Weak labels: a probability for each row and class.")] = None,
-    embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None,
-    rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
-    functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
-    auto: Annotated[Columns, typer.Option(help=_AUTO)] = None,
-    llm: Annotated[
-        Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
-    ] = None,
-    images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
-    classes: Classes = None,
+    ] = None
+    labels: Annotated[Columns, typer.Option(help="A column of labels that may be wrong: a source.")] = None
+    truth_column: Annotated[str | None, typer.Option(help="The column of labels that are right.")] = None
+    votes: Annotated[Files, typer.Option(help="Votes of sources: a column each, or item, source, label.")] = None
+    vote_columns: Annotated[str | None, typer.Option(help=_VOTE_COLUMNS)] = None
+    trusted: Annotated[Files, typer.Option(help="Labels that are right: id and label, or rows of their own.")] = None
+    test: Annotated[Files, typer.Option(help="As --trusted, but only for the last measurement.")] = None
+    probabilities: Annotated[Files, typer.Option(help="Weak labels: a probability for each row and class.")] = None
+    embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None
+    rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None
+    functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None
+    auto: Annotated[Columns, typer.Option(help=_AUTO)] = None
+    llm: Annotated[Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")] = (
+        None
+    )
+    images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None
+    classes: Classes = None
     fold_case: Annotated[
         bool, typer.Option("--fold-case", help="Class names that differ in upper and lower case only are one.")
-    ] = False,
+    ] = False
     id_from_rows: Annotated[
         bool, typer.Option("--id-from-rows", help="Row numbers from 0 name the rows, whatever columns there are.")
-    ] = False,
-    by_position: ByPosition = False,
-    encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None,
-    sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None,
-    query: Annotated[str | None, typer.Option(help="The SQL query for --sql.")] = None,
+    ] = False
+    by_position: ByPosition = False
+    encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None
+    sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None
+    query: Annotated[str | None, typer.Option(help="The SQL query for --sql.")] = None
     guidelines: Annotated[
         Path | None, typer.Option(help="Guidelines for people, Markdown; sections named as a class are about it.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made; make nothing.")] = False,
-    folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made; make nothing.")] = False
+    folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None
+
+    def given(self) -> "Given":
+        """What is said of files and columns."""
+        from labelchef.intake.detecting import Given
+
+        said = {one.name: getattr(self, _OPTION.get(one.name, one.name), None) for one in fields(Given)}
+        said |= {"columns": names_in(self.columns), "vote_columns": _roles(self.vote_columns)}
+        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items() if v is not None}
+        return Given(**{**given, "classes": names_in(self.classes) or None})
+
+    def content(self, arrays: dict[str, Any]) -> "list[Path | str | SqlQuery] | CampaignFiles | None":
+        """Raw files, or arrays; None where nothing was named."""
+        from labelchef.campaign.data import find_files
+        from labelchef.io.queries import SqlQuery
+
+        raw = any([
+            self.data, self.votes, self.trusted, self.test, self.probabilities, self.embeddings, self.rules, self.functions,
+            self.llm, self.images, self.sql,
+        ])  # fmt: skip
+        if (self.sql is None) != (self.query is None):
+            raise InvalidInputError("--sql and --query belong together; one of them is missing", code="sql")
+        if raw and (arrays or self.folder is not None):
+            raise InvalidInputError(
+                "raw data and arrays were given; expected files with your data, or arrays (--features … or --folder), not both",
+                code="file",
+            )
+        classes = names_in(self.classes) or None
+        if arrays:
+            return campaign_files(
+                arrays, or_else=", or a --folder with them", by_position=self.by_position, classes=classes
+            )
+        if self.folder is not None:
+            return find_files(self.folder, self.by_position, classes)
+        query = [] if self.sql is None or self.query is None else [SqlQuery(self.sql, self.query)]
+        return [*(self.data or []), *query] if raw else None
+
+
+@takes(asked=options_of(_Asked), arrays=file_options(FILE_NAMES), settings=setting_options())
+def init(
+    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
     *,
+    asked: _Asked,
     arrays: dict[str, Any],
     settings: Settings,
     person: Person = None,
@@ -100,81 +152,40 @@ def init(
 
     labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
     """
-    from labelchef.campaign.data import find_files
-    from labelchef.intake.detecting import Given
-    from labelchef.io.queries import SqlQuery
     from labelchef.services.intake.starting import look, start_campaign
 
-    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, llm, images, sql]
-    if name is None and (any(raw_files) or arrays or folder is not None):
+    sources = asked.content(arrays)
+    if name is None and sources is not None:
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME FILES …", code="name")
-    if (sql is None) != (query is None):
-        raise InvalidInputError("--sql and --query belong together; one of them is missing", code="sql")
-    if any(raw_files) and (arrays or folder is not None):
-        raise InvalidInputError(
-            "raw data and arrays were given; expected files with your data, or arrays (--features … or --folder), not both",
-            code="file",
-        )
-    told = None if guidelines is None else _read_text(guidelines)
+    told = None if asked.guidelines is None else _read_text(asked.guidelines)
     if name is None:
-        with workspace(home, database, make=True) as ws:
+        with workspace(asked.home, asked.database, make=True) as ws:
             console.print(f"workspace: {ws.home}")
         return
-    if not (any(raw_files) or arrays or folder is not None):
+    if sources is None:
         raise InvalidInputError(
             "no data was named; expected labelchef init NAME data.csv --votes votes.csv --trusted gold.csv, or --folder",
             code="file",
         )
-    given = Given(
-        id=id,
-        text=_all(text),
-        image=_all(image),
-        columns=names_in(columns),
-        shown=_all(shown),
-        ignored=_all(ignore),
-        labels=_all(labels),
-        truth=truth_column,
-        used=_all(use),
-        vote_columns=_roles(vote_columns),
-        rows_are_ids=id_from_rows,
-        fold_case=fold_case,
-        votes=_all(votes),
-        trusted=_all(trusted),
-        test=_all(test),
-        weak=_all(probabilities),
-        features=_all(embeddings),
-        rules=_all(rules),
-        functions=_all(functions),
-        llm=_all(llm),
-        media=_all(images),
-        classes=names_in(classes) or None,
-        by_position=by_position,
-    )
-    sources: list[Path | str | SqlQuery] | CampaignFiles = list(data or [])
-    if sql is not None and query is not None:
-        sources = [*(data or []), SqlQuery(sql, query)]
-    if arrays:
-        or_else = ", or a --folder with them"
-        sources = campaign_files(arrays, or_else=or_else, by_position=by_position, classes=given.classes)
-    elif folder is not None:
-        sources = find_files(folder, by_position, given.classes)
     with WorkBar() as bar:
-        looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
+        looked = look(
+            sources, asked.given(), automatic=asked.auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell
+        )
     _show(looked.preview)
     if not looked.preview.usable:
         wrong = next(one for one in looked.preview.findings if one.severity is Severity.ERROR)
         raise InvalidInputError(wrong.message, code=wrong.code)
-    if dry_run:
+    if asked.dry_run:
         return
-    with workspace(home, database, make=True) as ws:
+    with workspace(asked.home, asked.database, make=True) as ws:
         with WorkBar() as bar:
-            specs = encoder or ["auto"]
+            specs = asked.encoder or ["auto"]
             made = start_campaign(
                 ws, name, looked.content, settings, who_is(person), specs=specs, progress=bar.tell, guidelines=told
             )
-        _made(made, home)
+        _made(made, asked.home)
         move_on(ws, made.slug)
-    _next(home)
+    _next(asked.home)
 
 
 def _read_text(path: Path) -> str:
@@ -240,10 +251,6 @@ def _some(names: tuple[str, ...]) -> str:
 def _cut(value: str | None) -> str:
     text = " ".join((value or "").split())
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
-
-
-def _all(values: list[Value] | None) -> tuple[Value, ...]:
-    return tuple(values or ())
 
 
 def _roles(values: str | None) -> dict[ColumnRole, str]:

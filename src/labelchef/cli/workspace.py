@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from labelchef.cli.options import (
     PIPED,
     console,
+    options_of,
     plain_table,
     takes,
     workspace_options,
@@ -42,6 +43,8 @@ _WHAT = (
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
     "and tables; ledger: everything that happened, chained and signed, for `labelchef verify`."
 )
+_SOURCES = "Each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change."
+_DOUBTFUL = "How often people err, and the answers that are worth a second look: a lead may decide or reopen them."
 _IMPORTED = (
     "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
     "Argilla, crowd-kit, Hugging Face datasets)."
@@ -55,28 +58,68 @@ _SELECTORS = "Selectors to compare, separated by commas; the default is the camp
 def status(
     ws: "Workspace",
     campaign: Annotated[str | None, typer.Argument(help="A campaign; all of them if none is named.")] = None,
+    sources: Annotated[bool, typer.Option("--sources", help=_SOURCES)] = False,
+    doubtful: Annotated[bool, typer.Option("--doubtful", help=_DOUBTFUL)] = False,
+    out: Annotated[Path | None, typer.Option(help="With --sources: file to write: .csv, .jsonl or .parquet.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of campaigns: rounds, votes, people, conflicts."""
+    """Show the state of campaigns: rounds, votes, people, conflicts; or what is known of sources, or of doubtful answers."""
     from labelchef.services.campaigns import campaigns as service
 
-    if campaign is not None:
-        seen = service.status(ws, campaign)
+    if ((sources or doubtful) and (campaign is None or (sources and doubtful))) or (out is not None and not sources):
+        told = "expected labelchef status NAME with --sources or --doubtful; --out FILE goes with --sources"
+        raise InvalidInputError(told, code="status")
+    if campaign is None:
+        found = service.list_campaigns(ws)
         if as_json:
-            _print_json(asdict(seen))
+            _print_json([asdict(one) for one in found])
+        elif found:
+            rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
+            console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
+            for one in found:
+                show_notices(one, f"{one.slug}: ")
         else:
-            _show_status(seen)
-        return
-    found = service.list_campaigns(ws)
-    if as_json:
-        _print_json([asdict(one) for one in found])
-    elif found:
-        rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
-        console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
-        for one in found:
-            show_notices(one, f"{one.slug}: ")
+            console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
+    elif sources:
+        _show_sources(ws, campaign, out, as_json=as_json)
+    elif doubtful:
+        _show_doubts(ws, campaign, as_json=as_json)
+    elif as_json:
+        _print_json(asdict(service.status(ws, campaign)))
     else:
-        console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
+        _show_status(service.status(ws, campaign))
+
+
+def _show_sources(ws: "Workspace", campaign: str, out: Path | None, *, as_json: bool) -> None:
+    from labelchef.cli.progress import show_sources
+    from labelchef.services.sources import sources as service
+
+    if out is not None:
+        console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
+        return
+    found = service.sources(ws, campaign)
+    if as_json:
+        _print_json(found.as_json())
+    elif found.sources:
+        show_sources(found)
+    else:
+        console.print(found.notes[0])
+
+
+def _show_doubts(ws: "Workspace", campaign: str, *, as_json: bool) -> None:
+    from labelchef.services.items.doubts import doubts
+
+    found = doubts(ws, campaign)
+    if as_json:
+        _print_json({**asdict(found), "note": found.note})
+        return
+    console.print(found.note)
+    if found.items:
+        rows = [
+            (one.item, one.answer, one.believed, f"{one.wrong:.0%}", f"{one.worth:.2f}", one.reason)
+            for one in found.items
+        ]
+        console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
 
 
 @takes(ws=workspace_options())
@@ -100,32 +143,36 @@ def next_items(
             _show_task(task)
 
 
-@takes(ws=workspace_options())
-def vote(
-    campaign: Campaign,
-    ws: "Workspace",
-    item: Annotated[str | None, typer.Argument(help="The item's id; not needed with --undo.")] = None,
-    label: Annotated[str | None, typer.Argument(help="A class name.")] = None,
-    person: Person = None,
-    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False,
-    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class _Said:
+    """What a person says of an item."""
+
+    item: Annotated[str | None, typer.Argument(help="The item's id; not needed with --undo.")] = None
+    label: Annotated[str | None, typer.Argument(help="A class name.")] = None
+    person: Person = None
+    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False
+    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None
+    undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False
+    skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False
+
+
+@takes(ws=workspace_options(), said=options_of(_Said))
+def vote(campaign: Campaign, ws: "Workspace", said: _Said) -> None:
     """Vote on an item, change or take back a vote, skip an item."""
     from labelchef.services.labelling import tasks, votes
 
-    if sum([undo, skip, ambiguous, label is not None]) != 1 or (item is None) != undo:
+    item, label = said.item, said.label
+    if sum([said.undo, said.skip, said.ambiguous, label is not None]) != 1 or (item is None) != said.undo:
         told = "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone"
         raise InvalidInputError(told, code="label")
-    who = who_is(person)
+    who = who_is(said.person)
     if item is None:
         console.print(f"taken back; item {votes.undo_vote(ws, campaign, who).item} is yours again")
-    elif skip:
+    elif said.skip:
         tasks.skip(ws, campaign, who, item)
         console.print(f"item {item} is left to others")
     else:
-        done = votes.cast_vote(ws, campaign, who, item, label, note=note)
+        done = votes.cast_vote(ws, campaign, who, item, label, note=said.note)
         console.print(f"stored: {done.item} is {label or 'ambiguous'}")
     move_on(ws, campaign)
 
@@ -177,21 +224,6 @@ def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: boo
         raise typer.Exit(DIFFERS)
 
 
-@takes(ws=workspace_options())
-def key(
-    ws: "Workspace",
-    new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that is lost.")] = False,
-) -> None:
-    """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
-    from labelchef.services.keys import new_key, told_key
-
-    if new:
-        new_key(ws)
-    public, fingerprint = told_key(ws)
-    typer.echo(public)
-    typer.echo(f"fingerprint {fingerprint}")
-
-
 def verify(
     file: Annotated[Path, typer.Argument(help="A ledger: what `labelchef export CAMPAIGN --what ledger` wrote.")],
     key: Annotated[
@@ -217,40 +249,45 @@ def verify(
     console.print(f"the file was not altered; {found.unproven}" if found.unproven else "nothing was altered")
 
 
-@takes(ws=workspace_options())
+@dataclass(frozen=True)
+class _Importing:
+    """How a file of answers is read, and what is told of it."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False
+    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None
+    rename: Annotated[list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")] = None
+    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None
+
+
+@takes(ws=workspace_options(), how=options_of(_Importing))
 def import_votes(
     campaign: Campaign,
     file: Annotated[Path, typer.Argument(help=_IMPORTED)],
     ws: "Workspace",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
-    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None,
-    rename: Annotated[
-        list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
-    ] = None,
-    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
+    how: _Importing,
     person: Person = None,
 ) -> None:
     """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
     from labelchef.services.intake.importing import import_votes as service
     from labelchef.services.intake.importing import write_lines
 
-    parts = [one.partition("=") for one in rename or []]
+    parts = [one.partition("=") for one in how.rename or []]
     names = {old: new for old, _, new in parts}
     if "" in {*names, *names.values()}:
-        raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
-    found = service(ws, campaign, who_is(person), file, dry_run=dry_run, format=format, rename=names)
+        raise InvalidInputError(f"--rename is {how.rename}; expected OLD=NEW", code="rename")
+    found = service(ws, campaign, who_is(person), file, dry_run=how.dry_run, format=how.format, rename=names)
     said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
-    console.print(f"{'would be: ' if dry_run else ''}{said}")
+    console.print(f"{'would be: ' if how.dry_run else ''}{said}")
     for note in found.notes:
         console.print(note)
-    if lines is not None:
-        console.print(f"lines: {write_lines(found, lines).resolve()}")
+    if how.lines is not None:
+        console.print(f"lines: {write_lines(found, how.lines).resolve()}")
     else:
         rows = [(one.line, one.item, one.annotator, one.outcome.value) for one in found.lines[:MOST_LINES]]
         console.print(plain_table(("line", "item", "annotator", "what became of it"), rows))
         if len(found.lines) > MOST_LINES:
             console.print(f"… and {len(found.lines) - MOST_LINES} more; --lines FILE writes all of them")
-    if not dry_run:
+    if not how.dry_run:
         move_on(ws, campaign)
 
 
@@ -269,18 +306,6 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
         typer.echo(outcome.unproven, err=True)
     if not outcome.agrees:
         raise typer.Exit(DIFFERS)
-
-
-@takes(ws=workspace_options())
-def report(
-    campaign: Campaign,
-    ws: "Workspace",
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-) -> None:
-    """Write the report of a campaign: plots and tables in one HTML file."""
-    from labelchef.services.export import exchange
-
-    console.print(f"report: {exchange.export_report(ws, campaign, out).resolve()}")
 
 
 @takes(ws=workspace_options())
@@ -315,88 +340,7 @@ def compare(
         console.print(f"{', '.join(written)}: {out.resolve()}")
 
 
-@takes(ws=workspace_options())
-def sources(
-    campaign: Campaign,
-    ws: "Workspace",
-    as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="File to write: .csv, .jsonl or .parquet.")] = None,
-    mute: Annotated[
-        list[str] | None, typer.Option(help="A source whose votes should not be used; once for each.")
-    ] = None,
-    unmute: Annotated[list[str] | None, typer.Option(help="A muted source that should be heard again.")] = None,
-    rules: Annotated[
-        Path | None, typer.Option(help="Rules file that should take the place of the campaign's rules.")
-    ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Use the other sources, from the next model on.")] = False,
-    person: Person = None,
-) -> None:
-    """Show what is known of each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change.
-
-    With --mute, --unmute or --rules, show the effect of that: the model is really made. With --apply, use it.
-    """
-    from labelchef.cli.progress import show_sources
-    from labelchef.services.sources import sources as service
-
-    if mute or unmute or rules is not None:
-        _other_sources(ws, campaign, mute or [], unmute or [], rules, who_is(person) if apply else None)
-        return
-    if out is not None:
-        console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
-        return
-    found = service.sources(ws, campaign)
-    if as_json:
-        _print_json(found.as_json())
-    elif found.sources:
-        show_sources(found)
-    else:
-        console.print(found.notes[0])
-
-
-def _other_sources(
-    ws: "Workspace", campaign: str, mute: list[str], unmute: list[str], rules: Path | None, by: str | None
-) -> None:
-    """Show the effect of other sources, and use them if somebody says so."""
-    from labelchef.cli.progress import show_effect
-    from labelchef.services.campaigns import campaigns
-    from labelchef.services.sources import source_effects
-    from labelchef.services.sources.campaign_rules import kept_of
-    from labelchef.sources.rules import read_rules, rule_values
-
-    muted = [one for one in campaigns.settings(ws, campaign).muted if one not in unmute]
-    wanted = tuple(dict.fromkeys([*muted, *mute]))
-    values = None if rules is None else tuple(map(rule_values, kept_of(read_rules(rules), ()).rules))
-    proposal = source_effects.Proposal(wanted, values)
-    found = source_effects.computed(ws, campaign, proposal)
-    show_effect(found)
-    if by is None:
-        console.print("nothing was changed; with --apply it holds from the next model on", style="dim")
-        return
-    version = source_effects.apply(ws, campaign, proposal, by)
-    console.print(f"muted: {', '.join(wanted) or 'none'}; rules: version {version}. It holds from the next model on")
-
-
-@takes(ws=workspace_options())
-def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
-    """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
-    from labelchef.services.items.doubts import doubts
-
-    found = doubts(ws, campaign)
-    if as_json:
-        _print_json({**asdict(found), "note": found.note})
-        return
-    console.print(found.note)
-    if found.items:
-        rows = [
-            (one.item, one.answer, one.believed, f"{one.wrong:.0%}", f"{one.worth:.2f}", one.reason)
-            for one in found.items
-        ]
-        console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
-
-
-COMMANDS = (
-    status, sources, doubtful, next_items, vote, export, key, verify, import_votes, replay, report, compare,
-)  # fmt: skip
+COMMANDS = (status, next_items, vote, export, verify, import_votes, replay, compare)
 
 
 @users.command()
@@ -559,7 +503,9 @@ def _show_status(seen: CampaignStatus) -> None:
     if seen.settings.audit:
         console.print(str(seen.audit))
     for harm in seen.harms:
-        console.print(f"{harm} labelchef sources {seen.summary.slug} --mute {harm.name!r} shows what muting it does.")
+        console.print(
+            f"{harm} labelchef campaign sources {seen.summary.slug} --mute {harm.name!r} shows what muting it does."
+        )
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

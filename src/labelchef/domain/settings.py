@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import InvalidInputError, LabelchefWarning, warn_caller
 from labelchef.domain.numbers import allowed_numbers, as_number
 
 AUTO = "auto"
@@ -41,11 +41,9 @@ PAPER: Mapping[str, Any] = {
     "trusted": "steer",
     "gamma": 0.8,
     "selector": "infl",
-    "look_ahead": False,
     "holdout": 0.0,
-    "tol": 1e-5,
 }
-"""The preset 'paper'."""
+"""The preset 'paper'; `Settings.look_ahead` and `Settings.tol` follow the preset too."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,8 @@ def _option(default: Any, kind: type, title: str, help: str, **rest: Any) -> Any
 class Settings:
     """Everything of a campaign that is not data.
 
-    >>> Settings.with_strategy("three", budget=50).people
-    2
+    >>> Settings(preset="paper").gamma
+    0.8
     """
 
     preset: str = _option(
@@ -197,11 +195,6 @@ class Settings:
         effect="From the next batch on: it picks that batch. The open batch, answers and model stay. Suggestions come "
         "from the new one too.",
     )
-    look_ahead: bool = _option(
-        True, bool, "Look ahead", "Let the picks of a batch account for each other; off is the paper's behaviour.",
-        advanced=True,
-        changeable=True, effect="From the next batch on; the open batch stays as it was picked.",
-    )  # fmt: skip
     constructor: str = _option(
         "newton", str, "What updates the model", "What updates the model after a round: newton, retrain or deltagrad_l.",
         choices=("newton", "retrain", "deltagrad_l"), advanced=True,
@@ -209,38 +202,6 @@ class Settings:
         "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
         "stay.",
     )  # fmt: skip
-    learning_rate: float | None = _option(
-        None, float, "Learning rate", "Learning rate of retrain and deltagrad_l.",
-        above=0, none="a rate from the data", advanced=True,
-        changeable=True, effect=
-        "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
-        "stay.",
-    )  # fmt: skip
-    epochs: int | None = _option(
-        None,
-        int,
-        "Epochs",
-        "Epochs of retrain and deltagrad_l.",
-        least=1,
-        most=10_000,
-        none="150",
-        advanced=True,
-        changeable=True,
-        effect="From the next model on. The model is built again first, as after a restart; answers and rounds so far "
-        "stay.",
-    )
-    minibatch: int | None = _option(
-        None,
-        int,
-        "Mini-batch",
-        "Mini-batch size of retrain and deltagrad_l.",
-        least=1,
-        none="2000",
-        advanced=True,
-        changeable=True,
-        effect="From the next model on. The model is built again first, as after a restart; answers and rounds so far "
-        "stay.",
-    )
     gamma: float | str = _option(
         AUTO, float, "Weight of a weak label (gamma)",
         "Weight of a weak label, a clean one having 1; auto: chosen by cross-validation over the trusted samples.",
@@ -275,23 +236,6 @@ class Settings:
         "From the next batch on. The share is one of all that is asked, so a higher one catches up first. Audited "
         "answers stay; with 0 their figures are not shown.",
     )  # fmt: skip
-    fit_intercept: bool = _option(
-        True,
-        bool,
-        "Intercept",
-        "Whether the model has an intercept.",
-        advanced=True,
-        effect="Fixed: the first model, which gains are measured against, was trained with it. Copy the campaign with "
-        "another value; answers can go along.",
-    )
-    tol: float = _option(
-        1e-3, float, "Tolerance",
-        "Relative distance of a model of newton to its optimum: proven; estimated for updates where trusted samples train.",
-        above=0, advanced=True,
-        changeable=True, effect=
-        "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
-        "stay.",
-    )  # fmt: skip
     engine: str = _option(
         AUTO, str, "Engine",
         "Where the features are: in memory, on a GPU (cuda), streamed from their files (disk), or on the workers of a cluster, "
@@ -299,11 +243,6 @@ class Settings:
         "these take more than half of the free memory.",
         choices=(AUTO, "memory", "cuda", "disk", "dask"), advanced=True,
         changeable=True, effect="At once: the model is built again there, as after a restart. Results are the same to rounding.",
-    )  # fmt: skip
-    feature_dtype: str | None = _option(
-        None, str, "Type of the features on a GPU", "How a GPU stores the features.",
-        choices=("float64", "float32", "float16", "bfloat16"), none="the type they have", advanced=True,
-        changeable=True, effect="At once: the model is built again. Types with fewer digits change results a little.",
     )  # fmt: skip
     seed: int = _option(
         0,
@@ -376,19 +315,10 @@ class Settings:
     )  # fmt: skip
     blind_share: float = _option(
         0.0, float, "Share shown blind",
-        "Share of the items shown without the suggestion, to measure how much it influences people.",
+        "Share of the items shown without the suggestion, to measure how much it influences people; 1 hides every suggestion.",
         least=0, most=1, labelling=True,
         changeable=True, effect="From the next batch on; the open batch keeps what it has.",
     )  # fmt: skip
-    blind: bool = _option(
-        False,
-        bool,
-        "Blind: hide every suggestion",
-        "Show no suggestion at all.",
-        labelling=True,
-        changeable=True,
-        effect="From the next batch on; the open batch keeps what it has.",
-    )
     gold_share: float = _option(
         0.0, float, "Share of hidden gold",
         "Share of the items handed to each person that are trusted samples, shown blind like others: their answers measure the "
@@ -426,25 +356,22 @@ class Settings:
                 "judges the answers. Leave one of the two at its default",
                 code="answers",
             )
-        if self.gold_share > self.blind_share and not self.blind:
+        if self.gold_share > self.blind_share:
             raise InvalidInputError(
                 f"gold_share is {self.gold_share:g} and blind_share is {self.blind_share:g}; expected a blind_share of at least "
-                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or hide every suggestion (blind)",
+                "gold_share: hidden gold is shown blind, and would be known by that. Set both",
                 code="gold_share",
             )
-        given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]
-        if given and self.constructor == "newton":
-            raise InvalidInputError(
-                f"{', '.join(given)} given for constructor 'newton', which has no steps to set; leave it out, or use "
-                "constructor 'retrain' or 'deltagrad_l'",
-                code="constructor",
-            )
 
-    @classmethod
-    def with_strategy(cls, strategy: str, **others: Any) -> "Settings":
-        """Settings with the voters of one of the paper's strategies."""
-        people, suggestion = voters_of(strategy)
-        return cls.of({**others, "people": people, "suggestion_votes": suggestion})
+    @property
+    def look_ahead(self) -> bool:
+        """Whether the picks of a batch account for each other."""
+        return self.preset != "paper"
+
+    @property
+    def tol(self) -> float:
+        """Relative distance of a model of newton to its optimum: proven; estimated for updates where trusted samples train."""
+        return 1e-5 if self.preset == "paper" else 1e-3
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Settings":
@@ -455,13 +382,32 @@ class Settings:
             )
         return cls(**values)
 
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "Settings":
+        """Settings that this version or an earlier one stored; warns of a value that is not used any more.
+
+        >>> Settings.stored({"blind": True, "tol": 1e-3}).blind_share
+        1.0
+        """
+        made = cls.of({name: value for name, value in values.items() if name not in REMOVED})
+        if values.get("blind"):
+            made = replace(made, blind_share=1.0)
+        present = {**REMOVED, "look_ahead": made.look_ahead, "tol": made.tol, "blind": made.blind_share == 1.0}
+        for name in sorted(REMOVED.keys() & values.keys()):
+            if values[name] not in (present[name], REMOVED[name]):
+                warn_caller(
+                    f"{name} is no setting any more: {values[name]!r} was stored, {present[name]!r} holds now",
+                    LabelchefWarning,
+                )
+        return made
+
     def changed(self, **changes: Any) -> "Settings":
         """The same with changes, of what may change while a campaign runs."""
         allowed = [name for name, option in OPTIONS.items() if option.changeable]
         if others := sorted(set(changes) - set(allowed)):
             raise InvalidInputError(
                 f"{others[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}. To use another "
-                "value, copy the campaign: `labelchef copy NAME --set SETTING=VALUE`",
+                "value, copy the campaign: `labelchef campaign copy NAME --set SETTING=VALUE`",
                 code="settings",
             )
         return replace(self, **changes)
@@ -475,7 +421,7 @@ class Settings:
         return {
             name: getattr(self, name)
             for name, option in OPTIONS.items()
-            if not (name in _WHEN_TO_STOP or option.labelling or name in ("muted", "engine", "feature_dtype"))
+            if not (name in _WHEN_TO_STOP or option.labelling or name in ("muted", "engine"))
         }
 
     def built_with(self) -> dict[str, Any]:
@@ -485,6 +431,11 @@ class Settings:
         return {name: value for name, value in self.as_dict().items() if name not in kept}
 
 
+REMOVED: Mapping[str, Any] = {
+    "look_ahead": True, "fit_intercept": True, "tol": 1e-3, "learning_rate": None, "epochs": None, "minibatch": None,
+    "feature_dtype": None, "blind": False,
+}  # fmt: skip
+"""Settings of earlier versions with their defaults."""
 _WHEN_TO_STOP = ("batch_size", "budget", "target", "target_metric", "stop")
 OPTIONS: Mapping[str, Option] = {f.name: f.metadata["option"] for f in fields(Settings)}
 """Name → option, in the order of the fields."""

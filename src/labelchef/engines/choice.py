@@ -24,6 +24,9 @@ WORTH_A_CLUSTER = 1 << 28
 MEMORY_SHARE = 0.5
 """Of the memory that is free, above which 'auto' streams an X that is in files."""
 
+FEATURE_TYPES = ("float64", "float32", "float16", "bfloat16")
+"""In which a GPU may store the features."""
+
 _DEVICE_SHARE = 0.6  # of the memory that is free on a device; the rest is for row arrays and the factor
 
 
@@ -83,17 +86,17 @@ def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = N
     address = cluster_address(cluster)
     if engine == "dask":
         required(address)
-    if engine in ("memory", DISK) and feature_dtype is not None:
+    if feature_dtype is not None and (engine in ("memory", DISK) or feature_dtype not in FEATURE_TYPES):
         raise InvalidInputError(
-            f"feature_dtype is {feature_dtype!r} with engine {engine!r}, which does not copy X; expected None. "
-            "Convert X yourself, or take engine='auto'",
+            f"feature_dtype is {feature_dtype!r} with engine {engine!r}; expected one of: {', '.join(FEATURE_TYPES)}, with an "
+            "engine that copies X ('auto', 'cuda' or 'dask'), or None. Convert X yourself for the others",
             code="feature_dtype",
         )
     return address
 
 
 def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: str | None = None) -> Placement:
-    """The placement for X, an array or `Features`, by the settings `engine` and `feature_dtype`.
+    """The placement for X, an array or `Features`, by the setting `engine` and the type in which a GPU stores it.
 
     `cluster` is the address of a cluster, if one is given; else that of this machine counts (`LABELCHEF_CLUSTER`).
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, Known
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, Progress, Severity, no_progress
 from labelchef.domain.settings import Settings
@@ -78,10 +78,12 @@ def _data(raw: Raw, encoded: Encoded, progress: Progress) -> CampaignData:
         votes_val=_votes(raw, raw.trusted, sources) if trusted else None,
         X_val=X[n:] if trusted else None,
         y_val=list(raw.trusted.labels) if trusted else None,
-        X_test=None if test is None else _encoded(raw, test, encoded.encoder, progress),
-        y_test=None if test is None else list(test.labels),
-        y_clean=list(raw.train.labels) if any(one is not None for one in raw.train.labels) else None,
         classes=raw.classes,
+        known=Known(
+            X_test=None if test is None else _encoded(raw, test, encoded.encoder, progress),
+            y_test=None if test is None else list(test.labels),
+            y_clean=list(raw.train.labels) if any(one is not None for one in raw.train.labels) else None,
+        ),
         contents=Contents(
             _shown(raw, raw.train),
             _shown(raw, raw.trusted),

@@ -137,9 +137,9 @@ class _Rows:
 
     def choice(self, X: Block, settings: Settings) -> Choice:
         """What the learner would choose with these features (rows, D)."""
-        cleaned, bias, seed = self.table.cleaned, settings.fit_intercept, settings.seed
+        cleaned, seed = self.table.cleaned, settings.seed
         wide = np.asarray(X, dtype=np.float64)
-        dense = Axes.of(X, AXES, seed).rows(np.hstack([wide, np.ones((len(X), 1))]) if bias else wide, bias=bias)
+        dense = Axes.of(X, AXES, seed).rows(np.hstack([wide, np.ones((len(X), 1))]), bias=True)
         sample = Sample(
             rows=dense,
             scale=mean_squared_length(X),
@@ -149,7 +149,7 @@ class _Rows:
             n_trusted=min(int((self.rows >= self.n_items).sum()), len(cleaned) - self.n_items),
             n_clean=int(np.count_nonzero(cleaned)),
             times=times_drawn(cleaned, self.n_items),
-            bias=bias,
+            bias=True,
             seed=seed,
         )
         l2 = fixed(settings.l2)

@@ -334,7 +334,7 @@ def check_seal(seal: Seal, key: str | None) -> str:
     if key is None:
         return (
             f"the signature fits the key inside of the file, {fingerprint_or_text(seal.key)}. That proves that nothing "
-            "changed since the owner of this key wrote it, not who that is: compare the key with `labelchef key` of the "
+            "changed since the owner of this key wrote it, not who that is: compare the key with `labelchef campaign key` of the "
             "workspace, or give --key"
         )
     return f"the signature is that of the key that was given, {fingerprint_or_text(key)}"

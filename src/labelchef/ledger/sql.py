@@ -445,7 +445,7 @@ def _new_selections(
                 suggested=None if suggested == UNRESOLVED else suggested,
                 influence=plain_number(float(every.influence[rank])),
                 by_answer=plain_numbers(every.by_answer[rank].tolist()),
-                blind=bool(settings.blind or draws[rank] < settings.blind_share or position in audited),
+                blind=bool(draws[rank] < settings.blind_share or position in audited),
                 weak=[round(float(p), 6) for p in shown.weak(position)],
                 nearest=[list(pair) for pair in nearest[rank] if not (settings.gold_share and pooled(pair[0]))],
                 votes=sum(v.person != SUGGESTION for v in votes),
@@ -469,7 +469,7 @@ def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:
         if row.kind is not RoundKind.INITIAL:
             answered = Answered(batch, record.votes, record.decisions, rebuilt=CLOSE in row.rebuilt)
     hashes = row.selection_hash, row.labels_hash, row.model_hash
-    closed = None if row.link is None else Settings.of(row.link["settings"])
+    closed = None if row.link is None else Settings.stored(row.link["settings"])
     return PastRound(row.number, row.kind, selected, answered, record, *hashes, row.settings, closed or row.settings)
 
 

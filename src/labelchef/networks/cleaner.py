@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.learner import Fixed
 from labelchef.campaign.session import Session
@@ -199,13 +200,14 @@ class NetworkCleaner(Cleaner):
     ) -> Self:
         """Softmax regression on the features below the last layer takes that layer's place."""
         bias = _head(self._model.task.module).bias is not None
-        settings = replace(settings, look_ahead=following.look_ahead, fit_intercept=bias)
-        settings, tuned = with_strengths(features, settings)
-        selector = None if isinstance(self.selector, str) else self.selector
+        settings, tuned = with_strengths(features, settings, bias=bias)
+        selector = self.selector
+        if isinstance(selector, str):
+            selector = make_selector(settings.selector, look_ahead=following.look_ahead)
         constructor = make_constructor(
             following.constructor, tol=settings.tol, descent=DescentSettings(seed=settings.seed)
         )
-        parts = Parts(selector, constructor)
+        parts = Parts(selector, constructor, bias=bias)
         if division.trains.any():
             rows = with_clean_rows(features, division)
             session: Session = LastLayerSession.of(

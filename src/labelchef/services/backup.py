@@ -462,7 +462,7 @@ class _Reader:
         self._tar = tarfile.open(fileobj=stream, mode="r|*")  # noqa: SIM115, the stream is closed by who opened it
         first = self._tar.next()
         if first is None or first.name != _MANIFEST:
-            raise self.refused("it does not begin with a manifest; expected a file that `labelchef backup` wrote")
+            raise self.refused("it does not begin with a manifest; expected a file that `labelchef backup make` wrote")
         told = json.loads(self._read(first))
         if told["format"] != FORMAT:
             raise self.refused(f"it is of format {told['format']!r}, this version reads {FORMAT}; install a newer one")

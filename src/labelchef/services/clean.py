@@ -152,7 +152,7 @@ def clean(
         sources = None if session.learner is None else source_report(session, data.names.names, facts)
         about = (gains, figures, session.calibration(), sources)
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
-        model = final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=data.feature_names)
+        model = final_classifier(session, data.names, feature_names=data.feature_names)
         ending = {"stopped_because": str(reason), "message": message}
         files = _write(folder, session, model, outcome, items, data, ending)
         files.append(folder / PROOF)
@@ -230,7 +230,7 @@ def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool)
         return with_strengths(data, settings)[0]
     found = _identity_in(known)
     asked = settings.lasting()
-    if found["asked"] != json.loads(json.dumps(asked)) or found["data"] != fingerprint(data):
+    if Settings.stored(found["asked"]).lasting() != asked or found["data"] != fingerprint(data):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, seed and settings "
             f"({', '.join(asked)}). Name another --out",

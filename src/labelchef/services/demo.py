@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, Known
 from labelchef.domain.arrays import Floats
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import InvalidInputError
@@ -31,7 +31,7 @@ _PIXELS = 96
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:
     """Clean the digits and write everything to `folder`."""
     digits = load_digits_demo(seed)
-    settings = Settings.with_strategy("one", budget=200, batch_size=10, seed=seed)
+    settings = Settings(people=3, budget=200, batch_size=10, seed=seed)
     answers, title = Answers(truth=digits.y.tolist()), "labelchef demo: digits"
     return clean(_data(digits), answers, settings, folder, title=title, report=report, watcher=watcher)
 
@@ -67,10 +67,16 @@ def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
 
 
 def _data(digits: DigitsData, contents: Contents | None = None) -> CampaignData:
-    splits = {name: getattr(digits, name) for name in ("X_val", "y_val", "X_test", "y_test")}
     votes, votes_val = (pd.DataFrame(table, columns=digits.sources) for table in (digits.votes, digits.votes_val))
     return CampaignData.of(
-        digits.X, votes=votes, votes_val=votes_val, **splits, classes=list(range(10)), contents=contents
+        digits.X,
+        votes=votes,
+        votes_val=votes_val,
+        X_val=digits.X_val,
+        y_val=digits.y_val,
+        classes=list(range(10)),
+        known=Known(X_test=digits.X_test, y_test=digits.y_test),
+        contents=contents,
     )
 
 

@@ -21,9 +21,7 @@ from labelchef.services.workspace import KEY_FILE, Workspace
 from labelchef.store import round_table
 
 _OWNER_ONLY = 0o600
-_REMEDY = (
-    "restore it from a copy; if there is none, `labelchef key --new` makes another key, and ledgers say so from then on"
-)
+_REMEDY = "restore it from a copy; if there is none, `labelchef campaign key --new` makes another key, and later ledgers say so"
 
 
 def signing_key(ws: Workspace) -> SigningKey:

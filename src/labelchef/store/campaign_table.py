@@ -215,7 +215,7 @@ def find_campaign(
     if row is not None and (row.deleted_at is not None) == deleted and not row.purging:
         return row
     if deleted:
-        why = f"there is no deleted campaign {campaign!r}; `labelchef list --deleted` lists them"
+        why = f"there is no deleted campaign {campaign!r}; `labelchef campaign list --deleted` lists them"
         raise NotFoundError(why, code="campaign")
     if row is not None:
         why = f"the campaign {row.name!r} was deleted by {row.deleted_by}; leads can restore it (list of deleted campaigns)"

@@ -249,7 +249,7 @@ class Database:
             raise StoreError(
                 f"{self.path}{lost} was moved, deleted or replaced while it was in use; nothing more is stored. Stop every "
                 "labelchef process of this database, put the file back if it was moved, and start again. If votes are missing "
-                "then, restore the last backup (labelchef restore-backup)",
+                "then, restore the last backup (labelchef backup restore)",
                 code="log_gone",
             )
 

@@ -71,7 +71,7 @@ class SettingsColumn(sa.TypeDecorator[Settings]):
 
 @functools.lru_cache(maxsize=256)
 def _settings(values: tuple[tuple[str, Any], ...]) -> Settings:
-    return Settings.of(dict(values))
+    return Settings.stored(dict(values))
 
 
 _TYPES: dict[object, sa.types.TypeEngine[Any]] = {

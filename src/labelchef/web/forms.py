@@ -6,11 +6,11 @@ what is installed, is checked by `Settings` and the services.
 """
 
 import math
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from dataclasses import Field as DataclassField
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import Path, UploadFile
+from fastapi import Path, Query, UploadFile
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -24,8 +24,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from labelchef.domain.browsing import Action
-from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
+from labelchef.domain.browsing import Action, Asked, Disagreement, ItemState, SortBy
+from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role, SplitName
 from labelchef.domain.guidance import LONGEST_COMMENT, LONGEST_TEXT
 from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.jobs import JobKind
@@ -210,27 +210,35 @@ class ResolveForm(ItemForm):
     )
 
 
-class QueryForm(Form):
+_Class = Annotated[str, Query(max_length=500, description="Class by name, or by position from 0.")]
+
+
+def _words(*kinds: object) -> str:
+    return ", ".join(str(one) for one in kinds)
+
+
+@dataclass(frozen=True)
+class QueryForm:
     """Filters of the list of items, as its address has them; those left out or empty are no condition."""
 
-    q: Annotated[str, StringConstraints(max_length=1000)] = ""
-    split: Annotated[str, StringConstraints(max_length=20)] = ""
-    predicted: Annotated[str, StringConstraints(max_length=500)] = ""
-    label: Annotated[str, StringConstraints(max_length=500)] = ""
-    believed: Annotated[str, StringConstraints(max_length=500)] = ""
-    weak: Annotated[str, StringConstraints(max_length=500)] = ""
-    disagree: Annotated[str, StringConstraints(max_length=40)] = ""
-    suspect: bool = False
-    source: Annotated[str, StringConstraints(max_length=1000)] = ""
-    vote: Annotated[str, StringConstraints(max_length=500)] = ""
-    person: Annotated[str, StringConstraints(max_length=200)] = ""
-    round: Annotated[str, StringConstraints(pattern=r"^[0-9]{0,9}$")] = ""
-    state: Annotated[str, StringConstraints(max_length=20)] = ""
-    sort: Annotated[str, StringConstraints(max_length=20)] = ""
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
-    def given(self) -> dict[str, Any]:
-        """Name → value."""
-        return self.model_dump()
+    q: Annotated[
+        str, Query(max_length=1000, description='Words, `word*` and "phrases" in text, key and fields; or a key.')
+    ] = ""
+    split: Annotated[str, Query(max_length=20, description=_words(*SplitName))] = ""
+    predicted: _Class = ""
+    label: _Class = ""
+    believed: _Class = ""
+    weak: _Class = ""
+    disagree: Annotated[str, Query(max_length=40, description=_words(*Disagreement))] = ""
+    suspect: Annotated[bool, Query(description="Labels that the model finds improbable.")] = False
+    source: Annotated[str, Query(max_length=1000, description="A source that votes on the item.")] = ""
+    vote: _Class = ""
+    person: Annotated[str, Query(max_length=200, description="A person who voted on the item.")] = ""
+    round: Annotated[str, Query(pattern=r"^[0-9]{0,9}$", description="The number of a round that asked it.")] = ""
+    state: Annotated[str, Query(max_length=20, description=_words(*ItemState, *Asked))] = ""
+    sort: Annotated[str, Query(max_length=20, description=_words(*SortBy))] = ""
 
 
 class ActionForm(Form):

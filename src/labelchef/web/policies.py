@@ -266,7 +266,6 @@ SETTINGS: tuple[Case, ...] = (
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
     (422, "answers", "answers as a source, where trusted samples only steer"),
-    (422, "constructor", "options of a constructor that has none"),
     (422, "people", "nobody votes: neither people nor the suggestion"),
     (422, "gold_share", "more hidden gold than items shown blind"),
     (422, "metric", "no such metric, or not one of these classes"),
@@ -276,7 +275,6 @@ SETTINGS: tuple[Case, ...] = (
     (422, "ahead", "more work ahead than there are items"),
     (422, "target", "a target that the metric cannot reach"),
     (422, "cluster", "the engine dask on a server without a cluster"),
-    (422, "feature_dtype", "a type of the features with an engine that does not copy them"),
     (422, "val", "no trusted samples are there, and a setting needs them"),
 )
 """Settings that do not fit each other."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -86,12 +86,9 @@ def problem(
     code: str,
     *,
     headers: Mapping[str, str] | None = None,
-    parts: Sequence[FieldProblem] = (),
-    suggestion: str | None = None,
-    campaign: str | None = None,
-    now: Mapping[str, object] | None = None,
+    **more: Any,
 ) -> Response:
-    """A problem as a response; the log of the request has its code."""
+    """A problem as a response, with `more` parts of `Problem`; the log of the request has its code."""
     note(code=code)
     body = Problem(
         type=f"urn:labelchef:problem:{code}",
@@ -99,13 +96,10 @@ def problem(
         status=status,
         detail=detail,
         code=code,
-        errors=list(parts),
-        suggestion=suggestion,
-        campaign=campaign,
-        now=None if now is None else dict(now),
+        **more,
     )
     kept = {"Cache-Control": "no-store", **(headers or {})}
-    told = body.model_dump(exclude_none=True, exclude={"now"}) | ({} if now is None else {"now": body.now})
+    told = body.model_dump(exclude_none=True, exclude={"now"}) | ({} if body.now is None else {"now": body.now})
     return JSONResponse(told, status_code=status, media_type=MEDIA_TYPE, headers=kept)
 
 
@@ -175,7 +169,7 @@ def install(app: FastAPI, page: PageError) -> None:
             FieldProblem(where=".".join(str(p) for p in e["loc"]), what=str(e["msg"])) for e in error.errors()[:20]
         ]
         why = "; ".join(f"{p.where}: {p.what}" for p in parts[:3]) or "it cannot be read"
-        answer = problem(422, f"{why}. /api/openapi.json says what is expected", "input", parts=parts)
+        answer = problem(422, f"{why}. /api/openapi.json says what is expected", "input", errors=parts)
         return told(request, answer, why)
 
     @app.exception_handler(HTTPException)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
-from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.data import CampaignData, read_files
 from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, check_choices, check_pilot, with_strengths
@@ -65,16 +65,14 @@ def create_campaign(
     settings: Settings,
     by: str,
     *,
-    encoder: bytes | None = None,
     guidelines: str | None = None,
     more: Mapping[str, NDArray[Any]] | None = None,
     progress: Progress = no_progress,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
-    `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
-    for people, with sections about classes (`guidelines.split`). `more` are further arrays to keep, by name: rules
-    (`services.sources.campaign_rules`).
+    `guidelines` is a Markdown text for people, with sections about classes (`guidelines.split`). `more` are further
+    arrays to keep, by name: rules (`campaign_rules`), and the bytes of the encoder that made the features.
     """
     with ws.reading() as connection:
         check_name(connection, name)
@@ -100,16 +98,12 @@ def create_campaign(
         written.store(connection, row.id, by, texts, classes)
         return summary_of(ws, connection, row)
 
-    return make_campaign(ws, new, lambda folder: _store(data, folder, encoder, more or {}), finish, progress)
+    return make_campaign(ws, new, lambda folder: _store(data, folder, more or {}), finish, progress)
 
 
-def _store(
-    data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
-) -> list[ArrayFacts]:
+def _store(data: CampaignData, folder: Path, more: Mapping[str, NDArray[Any]]) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
     arrays: dict[str, Any] = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
-    if encoder is not None:
-        arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.copies is not None:
         arrays["copies"] = data.copies.of
     if data.feature_names is not None:
@@ -126,23 +120,6 @@ def _store(
         shutil.copyfile(data.contents.media / name, target)
         target.chmod(PRIVATE_FILE)
     return [write_array(folder, name, array) for name, array in arrays.items()]
-
-
-def create_from_folder(
-    ws: Workspace,
-    name: str,
-    folder: Path,
-    settings: Settings,
-    by: str,
-    *,
-    by_position: bool = False,
-    classes: tuple[str, ...] | None = None,
-    guidelines: str | None = None,
-    progress: Progress = no_progress,
-) -> CampaignSummary:
-    """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    files = find_files(folder, by_position, classes)
-    return create_campaign(ws, name, files, settings, by, guidelines=guidelines, progress=progress)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:

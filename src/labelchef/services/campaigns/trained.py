@@ -233,7 +233,7 @@ def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
     past = ledger_of(ws, campaign).rounds()
     session = rebuild.rebuild(data, settings, past[1:], first=past[0])
     names = data.feature_names
-    return final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=names)
+    return final_classifier(session, data.names, feature_names=names)
 
 
 def lease_name(campaign: CampaignRow) -> str:

@@ -175,7 +175,7 @@ class _Whole:
     def of(cls, ws: Workspace, campaign: str) -> "_Whole":
         row, classes, closed = standing(ws, campaign)
         session, data = session_after(ws, row, len(closed)), data_of(ws, row)
-        model = final_classifier(session, data.names, bias=row.settings.fit_intercept)
+        model = final_classifier(session, data.names)
         believed, now = session.posterior()[: len(data.X)], data.at_version(session.heard.version)
         with looking(ws, campaign) as (connection, _):
             last = decision_table.last_decisions(connection, row.id)

@@ -52,8 +52,8 @@ class Verdict:
 def verify_ledger(path: Path, key: str | None = None, data: Path | None = None, since: Path | None = None) -> Verdict:
     """Check a ledger that `write_ledger` wrote, and a data set that was exported from the same campaign.
 
-    `key` is the public key that must have signed it, as `labelchef key` prints it, or a file that holds it. `since` is an earlier
-    ledger of the campaign, of which nothing may be missing.
+    `key` is the public key that must have signed it, as `labelchef campaign key` prints it, or a file that holds it. `since` is
+    an earlier ledger of the campaign, of which nothing may be missing.
     """
     wanted = None if key is None else _public_key(key)
     content = _read(path)
@@ -136,7 +136,7 @@ def _check_key_since(seal: Seal, before: str | None, path: Path, wanted: str | N
         f"it is signed with the key {fingerprint_or_text(seal.key)}, and {path.name} with {fingerprint_or_text(before)}"
     )
     if wanted is None:
-        why = f"{told}. If `labelchef key --new` replaced the key, say so with --key and the new one"
+        why = f"{told}. If `labelchef campaign key --new` replaced the key, say so with --key and the new one"
         raise OtherKeyError(seal.line, why)
     return f"{told}; the new key is the one that was given"
 
@@ -177,8 +177,8 @@ def _unproven(state: Contents) -> str:
         return "not proven: that nothing was changed in the database before the export, since pseudonyms hide the links"
     if foreign := state.counts["foreign links"]:
         return (
-            f"not proven: {foreign} of {linked} links are signed with another key than the file. `labelchef key --new` has "
-            "replaced the key, or somebody without the key has changed the database; an export from before shows which (--since)"
+            f"not proven: {foreign} of {linked} links are signed with another key than the file. `labelchef campaign key --new` "
+            "has replaced the key, or somebody without the key has changed the database; an earlier export shows which (--since)"
         )
     if unsigned := linked - state.counts["signed links"] if state.key is not None else 0:
         return (
@@ -199,7 +199,7 @@ def _public_key(given: str) -> str:
     except (ValueError, binascii.Error):
         raw = b""
     if len(raw) != 32:
-        why = f"--key is {given!r}; expected a public key as `labelchef key` prints it ({KEY_PREFIX}…), or a file with one"
+        why = f"--key is {given!r}; expected a public key as `labelchef campaign key` prints it ({KEY_PREFIX}…), or its file"
         raise InvalidInputError(why, code="key")
     return KEY_PREFIX + base64.b64encode(raw).decode()
 

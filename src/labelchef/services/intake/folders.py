@@ -27,8 +27,7 @@ from labelchef.io.archives import is_zip
 from labelchef.io.artefacts import write_json
 from labelchef.io.formats import MOST_BYTES
 from labelchef.services.shared import writing_to
-from labelchef.services.workspace import INTAKES as INTAKES
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import INTAKES, Workspace
 
 IMAGES = "images"
 """The folder below an intake's files for images that came without a folder."""

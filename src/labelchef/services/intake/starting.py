@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.start import check_pilot
 from labelchef.domain.campaigns import CampaignFiles, CampaignSummary
@@ -75,9 +77,7 @@ def start_campaign(
     raw = content
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
-    encoder = made.encoder.to_bytes()
     kept = kept_of(raw.rules, raw.columns(ColumnRole.TEXT))
     more = arrays_to_keep(kept, (raw.train.frame, raw.trusted.frame))
-    return create_campaign(
-        ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines, more=more, progress=progress
-    )
+    more["encoder"] = np.frombuffer(made.encoder.to_bytes(), dtype=np.uint8)
+    return create_campaign(ws, name, made.data, settings, by, guidelines=guidelines, more=more, progress=progress)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Path, Query, Request, Response
 
+from labelchef.campaign.data import find_files
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary, Shelf
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
@@ -97,17 +98,9 @@ def create_campaign(
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
     """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
-    folder = options.folder_to_read(form.folder)
-    return service.create_from_folder(
-        ws,
-        form.name,
-        folder,
-        Settings.of(form.settings.given()),
-        who.name,
-        by_position=form.by_position,
-        classes=_named(form.classes),
-        guidelines=form.guidelines,
-    )
+    files = find_files(options.folder_to_read(form.folder), form.by_position, _named(form.classes))
+    settings = Settings.of(form.settings.given())
+    return service.create_campaign(ws, form.name, files, settings, who.name, guidelines=form.guidelines)
 
 
 def _named(classes: list[str] | None) -> tuple[str, ...] | None:

@@ -1,6 +1,6 @@
 """The browser of items, for leads: list with filters, one item, similar items, actions on many."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query
@@ -30,35 +30,11 @@ from labelchef.web.views import image_address, with_address
 
 routes = Api("items", "/campaigns/{campaign}")
 _FILTER = (422, "filter", "a filter that does not exist, or not for these items")
-_Class = Annotated[str, Query(max_length=500, description="Class by name, or by position from 0.")]
 _Kind = TypeVar("_Kind", SplitName, SortBy, Disagreement, ItemState | Asked)
 
 
-def _words(*kinds: object) -> str:
-    return ", ".join(str(one) for one in kinds)
-
-
-def filters(
-    campaign: CampaignPath,
-    ws: Store,
-    q: Annotated[
-        str, Query(max_length=1000, description='Words, `word*` and "phrases" in text, key and fields; or a key.')
-    ] = "",
-    split: Annotated[str, Query(max_length=20, description=_words(*SplitName))] = "",
-    predicted: _Class = "",
-    label: _Class = "",
-    believed: _Class = "",
-    weak: _Class = "",
-    disagree: Annotated[str, Query(max_length=40, description=_words(*Disagreement))] = "",
-    suspect: Annotated[bool, Query(description="Labels that the model finds improbable.")] = False,
-    source: Annotated[str, Query(max_length=1000, description="A source that votes on the item.")] = "",
-    vote: _Class = "",
-    person: Annotated[str, Query(max_length=200, description="A person who voted on the item.")] = "",
-    round: Annotated[str, Query(pattern=r"^\d{0,9}$", description="The number of a round that asked it.")] = "",
-    state: Annotated[str, Query(max_length=20, description=_words(*ItemState, *Asked))] = "",
-    sort: Annotated[str, Query(max_length=20, description=_words(*SortBy))] = "",
-) -> ItemQuery:
-    """What the address asks for; empty is no condition."""
+def filters(campaign: CampaignPath, ws: Store, asking: Annotated[QueryForm, Depends()]) -> ItemQuery:
+    """What the address asks for."""
     classes = items.class_names(ws, campaign)
 
     def class_id(name: str, value: str) -> int | None:
@@ -74,29 +50,29 @@ def filters(
         for one in known:
             if one == value:
                 return one
-        raise InvalidInputError(f"{name} is {value!r}; expected one of: {_words(*known)}", code="filter")
+        raise InvalidInputError(f"{name} is {value!r}; expected one of: {', '.join(known)}", code="filter")
 
     states: tuple[ItemState | Asked, ...] = (*ItemState, *Asked)
     return ItemQuery(
-        q=q,
-        split=member("split", split or SplitName.TRAIN, tuple(SplitName)),
-        predicted=class_id("predicted", predicted),
-        label=class_id("label", label),
-        believed=class_id("believed", believed),
-        weak=class_id("weak", weak),
-        disagree=member("disagree", disagree, tuple(Disagreement)) if disagree else None,
-        suspect=suspect,
-        source=source,
-        vote=class_id("vote", vote),
-        person=person,
-        round=int(round) if round else None,
-        state=member("state", state, states) if state else None,
-        sort=member("sort", sort or SortBy.ORDER, tuple(SortBy)),
+        q=asking.q,
+        split=member("split", asking.split or SplitName.TRAIN, tuple(SplitName)),
+        predicted=class_id("predicted", asking.predicted),
+        label=class_id("label", asking.label),
+        believed=class_id("believed", asking.believed),
+        weak=class_id("weak", asking.weak),
+        disagree=member("disagree", asking.disagree, tuple(Disagreement)) if asking.disagree else None,
+        suspect=asking.suspect,
+        source=asking.source,
+        vote=class_id("vote", asking.vote),
+        person=asking.person,
+        round=int(asking.round) if asking.round else None,
+        state=member("state", asking.state, states) if asking.state else None,
+        sort=member("sort", asking.sort or SortBy.ORDER, tuple(SortBy)),
     )
 
 
 Filters = Annotated[ItemQuery, Depends(filters)]
-FILTER_NAMES = tuple(QueryForm.model_fields)
+FILTER_NAMES = tuple(field.name for field in fields(QueryForm))
 Lines = Annotated[int, Query(ge=1, le=items.MOST_LINES, description="The most items to return.")]
 
 
@@ -167,6 +143,6 @@ def similar_items(
 )
 def act(campaign: CampaignPath, form: ActionForm, who: Lead, ws: Store) -> ActionDone:
     """Decide items, take decisions back, or have items asked first: those named, or all that match. Each item's fate is told."""
-    query = None if form.query is None else filters(campaign, ws, **form.query.given())
+    query = None if form.query is None else filters(campaign, ws, form.query)
     wanted = actions.Wanted(form.action, form.label, form.items, query, form.count, form.seen)
     return actions.act(ws, campaign, wanted, who.name, form.request_id)
