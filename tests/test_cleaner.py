@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "complex": (lambda d: {"X": d["X"] + 1j}, "real numbers"),
     "sparse": (lambda d: {"X": scipy.sparse.csr_matrix(d["X"])}, "TruncatedSVD"),
     "rows of Y": (lambda d: {"Y_weak": d["Y_weak"][:-1]}, "119 rows; expected 120"),
-    "hard labels": (lambda d: {"Y_weak": d["y"]}, "numpy.eye"),
+    "hard labels": (lambda d: {"Y_weak": d["y"]}, "votes=labels"),
     "one class": (lambda d: {"Y_weak": np.ones((120, 1))}, "two classes or more"),
     "off the simplex": (lambda d: bad_rows(d, [0.7, 0.7]), r"sums to 1.4 \(1 such rows\)"),
     "negative": (lambda d: bad_rows(d, [-0.2, 1.2]), "non-negative"),

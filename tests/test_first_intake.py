@@ -1,6 +1,8 @@
 """The first files of a new user: votes in every place, columns that only look like votes, ids that are hard to find."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +274,57 @@ def test_the_id_column_of_a_table_of_workers_is_the_one_that_names_the_items(tmp
     assert told(raw, "similar-classes") is None
 
 
+@pytest.mark.parametrize("count", [12, 40])
+def test_labels_of_some_images_of_a_folder_leave_the_others_to_label(tmp_path: Path, count: int) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    _images, workers, _right = faces(folder)
+    names = sorted(set(workers["image"]))
+    said = pd.DataFrame({"image": names[:count], "mood": [("anger", "joy")[k % 2] for k in range(count)]})
+    write(folder, workers=workers, moods=said)
+    plan = detect([folder])
+    assert roles(plan, FileRole.VOTES)["user.id"] == "voter", "the table of workers is no list of samples"
+    raw = join(plan)
+    assert (len(raw.train), len(raw.trusted)) == ((28, 12) if count == 12 else (40, 0))
+    assert set(raw.train.ids) | set(raw.trusted.ids) == set(names)
+
+
+def test_remedies_can_be_typed_as_they_are_printed(tmp_path: Path) -> None:
+    frame = churn(60).assign(**{"Date Egg": "2007", "Region": "Anvers", "target": ["Yes", "No", ""] * 20})
+    paths = write(tmp_path, birds=frame)
+    finding = told(join(detect(paths, Given(truth="target"))), "constant-columns")
+    assert finding is not None
+    option, value = shlex.split(finding.message.rpartition(": ")[2])
+    assert option == "--ignore"
+    plan = detect(paths, Given(truth="target", ignored=(value,)))
+    assert {name for name, role in roles(plan).items() if role == "ignored"} == {"Date Egg", "Region"}
+    for given in (Given(ignored=("Regin",)), Given(shown=("Region,Date",))):
+        with pytest.raises(InvalidInputError, match="no file has a column of this name"):
+            detect(paths, given)
+    comma = write(tmp_path, comma=frame.rename(columns={"Region": "Region, Date Egg"}))
+    named = roles(detect(comma, Given(truth="target", columns=("Region, Date Egg",), ignored=("Date Egg",))))
+    assert (named["Region, Date Egg"], named["Date Egg"]) == ("feature", "ignored")
+
+
+@pytest.mark.parametrize("commas", [0, 1, 3], ids=["none", "one each", "here and there"])
+def test_a_file_with_a_text_a_line_is_a_way_in(tmp_path: Path, commas: int) -> None:
+    texts = [text.replace(" ", ", ", (k % 3 if commas == 3 else commas)) for k, text in enumerate(TEXTS)]
+    path = tmp_path / "tweets.txt"
+    path.write_text("\n".join([texts[0], "", *texts[1:]]) + "\n")
+    raw = join(detect([path], Given(classes=("bad", "good"))))
+    if commas == 1:  # as a table of two columns has; the first text is taken for the names, and that is said
+        assert (finding := told(raw, "first-line")) is not None
+        assert finding.severity is Severity.WARNING
+        return
+    assert raw.train.frame["text"].tolist() == texts
+    assert told(raw, "first-line") is None
+    path.write_text("id,tweet\n1,late, again\n2,fine\n")
+    with pytest.raises(InvalidInputError, match="line 2 has 3 fields"):
+        detect([path])
+    path.write_text("tweet\n" + "\n".join(texts))
+    assert join(detect([path], Given(classes=("bad", "good")))).train.frame["tweet"].tolist() == texts
+
+
 def test_numbers_of_votes_for_each_class_become_votes(tmp_path: Path) -> None:
     counts = [((3, 0, 0), (1, 2, 0), (0, 1, 5), (0, 3, 0))[k % 4] for k in range(N)]
     columns = {name: [row[c] for row in counts] for c, name in enumerate(("hate", "rude", "none"))}
@@ -346,9 +399,42 @@ def labelchef(*arguments: object, check: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
+def test_arrays_that_cannot_be_squared_are_refused_before_a_campaign_is_made(tmp_path: Path, scale: float) -> None:
+    np.save(tmp_path / "features.npy", RNG.normal(size=(50, 3)) * scale)
+    begun = ("init", "t", "--features", tmp_path / "features.npy", "--classes", "a,b", "--home", tmp_path / "home")
+    assert "to be squared; expected a scale near 1" in labelchef(*begun, check=2)
+    assert not (tmp_path / "home").exists()
+
+
+def test_classes_may_be_those_that_an_llm_names(tmp_path: Path) -> None:
+    paths = [*write(tmp_path, tweets=tweets()), llm(tmp_path, range(TRUSTED, N))]
+    found = look(paths)
+    assert found.preview.usable
+    assert found.preview.classes == ("bad", "good")
+    assert found.preview.sources == ("llm",)
+    cased = look(paths, Given(classes=("Good", "Bad"))).preview
+    assert not cased.usable
+    assert "--fold-case" in next(one.message for one in cased.findings if one.code == "vote_class")
+    assert look(paths, Given(classes=("Good", "Bad"), fold_case=True)).preview.usable
+
+
+def test_votes_that_differ_from_the_classes_in_case_only_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    votes = pd.DataFrame({"id": IDS[TRUSTED:], "rule": [label.upper() for label in SAID[TRUSTED:]]})
+    paths = write(tmp_path, tweets=tweets(), votes=votes)
+    finding = told(join(detect(paths, Given(classes=("bad", "good")))), "unknown-class")
+    assert finding is not None
+    assert (finding.severity, "--fold-case" in finding.message) == (Severity.ERROR, True)
+    raw = join(detect(paths, Given(classes=("bad", "good"), fold_case=True)))
+    assert set(raw.votes["label"]) == {"bad", "good"}
+    other = join(detect(paths, Given(classes=("x", "y"))))
+    assert told(other, "unknown-class") is None or "--fold-case" not in str(told(other, "unknown-class"))
+
+
 def test_from_votes_on_the_rows_to_label_only_to_predictions_on_the_command_line(tmp_path: Path) -> None:
     frame = tweets().rename(columns={"id": "tweet_no"})
-    frame = frame.assign(**{f"shade{k}": [str(row % 7) for row in range(len(frame))] for k in range(12)})
+    shades = {f"shade{k}": [str(row % 7) for row in range(len(frame))] for k in range(12)}
+    frame = pd.DataFrame({"tweet_no": frame["tweet_no"], **shades, "text": frame["text"]})
     votes = pd.DataFrame({"rater_no": "9", "post": frame["tweet_no"], "verdict": SAID[TRUSTED:]})
     right = gold().rename(columns={"id": "tweet_no"})
     paths = write(tmp_path, tweets=frame, votes=votes, gold=right)
@@ -358,6 +444,7 @@ def test_from_votes_on_the_rows_to_label_only_to_predictions_on_the_command_line
     assert "expected item=COLUMN,source=COLUMN,label=COLUMN" in wrong
     made = labelchef(*begun, "--vote-columns", "item=post,source=rater_no,label=verdict")
     assert all(f"shade{k}" in made for k in range(12)), "the preview shows every column"
+    assert re.search(r"^id +split +text +shade0", made, re.MULTILINE), "and of each row first what is learned from"
     assert "campaign: t, 50 items" in made
     labelchef("export", "t", "--what", "model", "--out", tmp_path / "model.npz", *home)
     labelchef("predict", tmp_path / "model.npz", paths[0], "--out", tmp_path / "said.csv", "--keep", "shade3,shade4")

@@ -48,6 +48,17 @@ def test_the_rest_of_a_lone_probability_is_for_the_other_classes() -> None:
     assert np.allclose(votes.table.toarray(), [[0.7, 0.15, 0.15], [0.4, 0.0, 0.6]])
 
 
+@pytest.mark.parametrize("form", [list, np.array, pd.Series, lambda said: pd.Series(said, name="rule").to_frame()])
+def test_one_column_of_labels_is_one_source(form: Callable[[list[str | None]], Any]) -> None:
+    said = ["ham", None, "eggs", "ham"]
+    given = form(said)
+    votes = read_votes(given, CLASSES, 4)
+    assert votes.names == (("rule",) if hasattr(given, "columns") else ("source 1",))
+    assert votes.table.toarray().argmax(axis=1)[[0, 2, 3]].tolist() == [0, 2, 0]
+    assert votes.silent.tolist() == [False, True, False, False]
+    assert read_votes(pd.Series(said, name="rule"), CLASSES, 4).names == ("rule",)
+
+
 def soft_of(table: Any) -> Any:
     return np.where(table[:, :, None] >= 0, np.eye(3)[table], np.nan)
 
@@ -190,7 +201,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "too few rows, dict": ({"a": [0] * 4, "b": [0] * 3}, "votes has 3 rows; expected 4"),
     "too few rows, as it is": (SourceVotes.hard(TABLE[:3], 3), "votes has 3 rows; expected 4"),
     "ragged": ([[0, 1], [0], [1, 1], [0, 1]], "rows of different lengths|has shape"),
-    "flat": ([0, 1, 0, 1], r"votes has shape \(4,\); expected \(samples, sources\)"),
+    "flat": ([0, 1, 0], "votes has 3 rows; expected 4"),
     "text": ("votes.csv", "expected a list"),
     "no source": (np.empty((4, 0), int), "votes has no source"),
     "no sum of one": (np.full((4, 1, 3), 0.5), r"do not sum to 1 from 'source 1' on sample 0.*\(4 such votes\)"),
@@ -223,7 +234,10 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "arrays of different widths": ([np.zeros((2, 3)), np.zeros((2, 4))] * 2, "rows of different lengths"),
     "flat, sparse": (sparse.coo_array([1, 1, 1, 1]), r"votes has shape \(4,\)"),
-    "a column of a frame": (pd.Series([0, 1, 0, 1]), r"votes has shape \(4,\)"),
+    "a column of a frame": (pd.Series([0, 1, 0], name="rule"), "votes has 3 rows; expected 4"),
+    "a long table of other names": (
+        pd.DataFrame({"image": [0, 1, 1, 2, 3], "user.id": "ann", "emotion": "ham"}), "the columns item, source and label",
+    ),
     "millions of sources": (sparse.csr_array((4, 2_000_000)), "has 2000000 sources; expected at most"),
     "entries that are lists": ({"a": [[0], [0, 1], [0], [0]]}, "no single labels"),
 }  # fmt: skip

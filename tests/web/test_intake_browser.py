@@ -118,7 +118,7 @@ def test_remedies_are_those_of_the_page(ws: Workspace, base: str, opened: Open, 
     found = page.locator("#findings")
     for words in (
         "or name all classes: under “Classes” below",
-        "choose “a source’s vote” for Partner, choose “a source’s vote” for Paperless",
+        "choose “a source’s vote” for Partner, Paperless",
         "choose “Labels you trust” for the file; or name the column: choose “label you trust” for the column",
     ):
         expect(found).to_contain_text(words)

@@ -102,7 +102,8 @@ def content_keys(parts: Iterable[pd.DataFrame], images: Sequence[str], media: Pa
     keys: list[int] = []
     for part in parts:
         columns = [name for name in part.columns if name != "id"]
-        for row in part[columns].itertuples(index=False, name=None) if columns else [()] * len(part):
+        held = [cells for name, cells in part.items() if name != "id"]
+        for row in zip(*held, strict=True) if columns else [()] * len(part):
             shown = ("" if value is None or value != value else str(value).strip() for value in row)
             told = [
                 _of_file(media / value) if value and media is not None and name in images else value.encode()

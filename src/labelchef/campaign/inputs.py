@@ -15,6 +15,8 @@ from labelchef.domain.records import UNRESOLVED
 SIMPLEX = 1e-4
 """Room for labels that were rounded on their way through a file."""
 
+_LABELS = ". Labels that may be wrong are votes: fit(X, votes=labels, …)"
+
 
 def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
     """Probabilities (n, C), rows on the simplex; rows that sum to 1 but for rounding are rescaled.
@@ -27,13 +29,12 @@ def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
         array = np.asarray(Y.to_numpy() if hasattr(Y, "to_numpy") else Y, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{name} cannot be read as numbers ({error}); expected one probability for each sample and class",
+            f"{name} cannot be read as numbers ({error}); expected one probability for each sample and class{_LABELS}",
             code="weak_labels",
         ) from None
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
         raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected (samples, classes) with two classes or more. "
-            "For hard labels pass numpy.eye(n_classes)[labels]",
+            f"{name} has shape {array.shape}; expected (samples, classes) with two classes or more{_LABELS}",
             code="weak_labels",
         )
     if len(array) != n_rows:

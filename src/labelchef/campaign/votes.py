@@ -2,6 +2,7 @@
 
     (n, J) array, list of lists or frame    a class id or name each, −1, None, NaN or masked for no vote; columns of a frame
                                             name the sources
+    (n,) column or list                     labels of one source, which a column names
     long table: item, source, label         a frame with a row a vote; with a column probability, a row a class of a soft vote;
                                             the rest of one that stands alone is for the other classes, in equal parts
     (n, J) SciPy sparse matrix              class id + 1 where a source votes; nothing stored, or 0, for no vote
@@ -104,6 +105,8 @@ class CastVotes:
             sources = _from_sparse(given, ballots)
         elif hasattr(given, "columns"):
             sources = _from_frame(given, ballots, keys)
+        elif getattr(given, "name", None) is not None:  # a column: one source
+            sources = _from_mapping({given.name: given}, ballots)
         else:
             sources = _from_array(_as_array(given, what), ballots)
         return ballots.cast(sources)
@@ -338,10 +341,10 @@ class _Ballots:
         self.width = n_classes
         return np.array([self._number(c) for c in range(n_classes)], dtype=np.int64)
 
-    def check_rows(self, n: int) -> None:
+    def check_rows(self, n: int, remedy: str = "") -> None:
         """Refuse another number of samples."""
         if n != self.n_rows:
-            raise _unusable(f"{self.what} has {n} rows; expected {self.n_rows}, as its features have")
+            raise _unusable(f"{self.what} has {n} rows; expected {self.n_rows}, as its features have{remedy}")
 
     def cast(self, sources: Iterable[Any]) -> CastVotes:
         """Everything collected; the sources are checked."""
@@ -437,7 +440,7 @@ def _from_frame(given: Any, ballots: _Ballots, keys: Sequence[str] | None) -> Se
             f"{ballots.what} has the columns {_some(names)}; expected item, source and label in a long table, or a column a "
             "source, and no other, in a wide one, whose rows are those of the features"
         )
-    ballots.check_rows(len(given))
+    ballots.check_rows(len(given), ". A long table, with a vote a row, has the columns item, source and label")
     for j, column in enumerate(given.columns):
         ballots.add_labels(np.asarray(given[column].to_numpy()), j)
     return names
@@ -484,6 +487,8 @@ def _rows_of(items: NDArray[Any], ballots: _Ballots, keys: Sequence[str] | None)
 
 
 def _from_array(array: NDArray[Any], ballots: _Ballots) -> Sequence[str]:
+    if array.ndim == 1 and not any(isinstance(one, list | tuple | np.ndarray) for one in array):
+        array = array[:, None]
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] < 2):
         raise _shape(array.shape, ballots.what)
     ballots.check_rows(len(array))

@@ -62,16 +62,20 @@ class _Asked:
     data: Annotated[Files, typer.Argument(help=_DATA)] = None
     home: Home = HOME
     database: Database = None
-    text: Annotated[Columns, typer.Option(help="A column of text; may be given again.")] = None
-    image: Annotated[Columns, typer.Option(help="A column with paths of images; may be given again.")] = None
+    text: Annotated[Columns, typer.Option(help="A column of text; several with commas.")] = None
+    image: Annotated[Columns, typer.Option(help="A column with paths of images; several with commas.")] = None
     columns: Annotated[str | None, typer.Option(help="Columns to learn from as they are, separated by commas.")] = None
     id: Annotated[str | None, typer.Option(help="The column that names the rows; files are joined by it.")] = None
-    shown: Annotated[Columns, typer.Option(help="A column that people see and the model does not.")] = None
-    ignore: Annotated[Columns, typer.Option(help="A column to leave out.")] = None
-    use: Annotated[
-        Columns, typer.Option(help="A column to use although it seems to tell the label; may be given again.")
+    shown: Annotated[
+        Columns, typer.Option(help="A column that people see and the model does not; several with commas.")
     ] = None
-    labels: Annotated[Columns, typer.Option(help="A column of labels that may be wrong: a source.")] = None
+    ignore: Annotated[Columns, typer.Option(help="A column to leave out; several with commas.")] = None
+    use: Annotated[
+        Columns, typer.Option(help="A column to use although it seems to tell the label; several with commas.")
+    ] = None
+    labels: Annotated[
+        Columns, typer.Option(help="A column of labels that may be wrong: a source; several with commas.")
+    ] = None
     truth_column: Annotated[str | None, typer.Option(help="The column of labels that are right.")] = None
     votes: Annotated[Files, typer.Option(help="Votes of sources: a column each, or item, source, label.")] = None
     vote_columns: Annotated[str | None, typer.Option(help=_VOTE_COLUMNS)] = None
@@ -108,7 +112,7 @@ class _Asked:
         from labelchef.intake.detecting import Given
 
         said = {one.name: getattr(self, _OPTION.get(one.name, one.name), None) for one in fields(Given)}
-        said |= {"columns": names_in(self.columns), "vote_columns": _roles(self.vote_columns)}
+        said |= {"columns": (self.columns,) if self.columns else None, "vote_columns": _roles(self.vote_columns)}
         given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items() if v is not None}
         return Given(**{**given, "classes": names_in(self.classes) or None})
 
@@ -217,7 +221,8 @@ def _show(found: Preview) -> None:
     counts += [f"{found.n_test:,} test"] if found.n_test else []
     counts += [f"{len(found.classes)} classes ({_some(found.classes)})", f"{len(found.sources)} sources"]
     console.print(f"\n{', '.join(counts)}; joined by {'row number' if found.plan.by_position else 'id'}\n")
-    names = [name for name, role in found.content.items() if role is not ColumnRole.IGNORED][:4]
+    content = (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE, ColumnRole.SHOWN)
+    names = [name for role in content for name, one in found.content.items() if one is role][:4]
     shown = [
         (
             one.id,

@@ -52,13 +52,18 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
                 "Impute or drop missing values first",
                 code="features",
             )
+    check_scale(largest, name)
+    return array
+
+
+def check_scale(largest: float, name: str) -> None:
+    """Refuse entries up to `largest` whose squares are no finite numbers, or all zero."""
     if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
         raise InvalidInputError(
             f"{name} has entries up to {largest:.3g}, too {'large' if largest > 1 else 'small'} to be squared; expected a scale "
             "near 1. Scale them, for example with sklearn.preprocessing.StandardScaler",
             code="features",
         )
-    return array
 
 
 def feature_names_of(X: Any) -> list[str] | None:

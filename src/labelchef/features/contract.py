@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Floats, Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.features import check_scale
 from labelchef.features.reading import Buffers, picked_runs, read_ahead
 
 Stored = NDArray[Any]
@@ -255,10 +256,13 @@ def widen(block: Stored) -> Floats:
 
 
 def check_finite(X: Features, name: str = "X") -> None:
-    """Refuse NaN and infinity, with the first row and column; one pass over X."""
+    """Refuse NaN and infinity, with the first row and column, and a scale that cannot be squared; one pass over X."""
+    largest = 0.0
     for first, block in X.blocks():
         refuse_not_finite(block, first, name)
+        largest = max(largest, float(block.max()), -float(block.min()))
         del block
+    check_scale(largest, name)
 
 
 def refuse_not_finite(block: Stored, first: int, name: str) -> None:

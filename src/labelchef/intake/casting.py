@@ -217,11 +217,13 @@ class Casting:
         unknown = ~votes["label"].isin(given)
         if unknown.any():
             names = sorted(votes["label"][unknown].unique().tolist())
+            cased = bool(set(map(str.casefold, names)) & set(map(str.casefold, given)))
             self.matcher.find(
                 "unknown-class",
-                Severity.WARNING,
+                Severity.ERROR if cased else Severity.WARNING,
                 f"{int(unknown.sum())} votes are for {some(names)}, none of the classes {some(given)}"
-                f"{checking.suggestion(names, given)}; they are left out. Add the class: --classes; or mend the votes",
+                f"{checking.suggestion(names, given)}; they are left out. Add the class: --classes; or mend the votes"
+                f"{'; or: --fold-case' if cased else ''}",
                 names,
                 int(unknown.sum()),
             )

@@ -29,6 +29,7 @@ from labelchef.domain.arrays import Bools
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.validation import FEWEST
+from labelchef.intake.profiles import option
 from labelchef.intake.raw import ID, Rows
 
 ENOUGH_TRUSTED = 5
@@ -123,9 +124,8 @@ def _ids(joined: Joined) -> list[Finding]:
         Finding(
             "ids-unusable",
             Severity.ERROR,
-            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {LONGEST_KEY} "
-            "printable characters without "
-            "spaces around them. Mend the column, or name another: --id COLUMN",
+            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {LONGEST_KEY} printable characters "
+            "without spaces around them. Mend the column, or name another: --id COLUMN",
             len(wrong),
             tuple(repr(key[:60]) for key in wrong[:5]),
         )
@@ -140,9 +140,8 @@ def _rows(joined: Joined) -> list[Finding]:
             Finding(
                 "no-train",
                 Severity.ERROR,
-                "no row is left to learn from: all rows are trusted or test, or the file is empty. If labels "
-                "of a column may be wrong: "
-                "--labels COLUMN",
+                "no row is left to learn from: all rows are trusted or test, or the file is empty. If labels of a column may be "
+                "wrong: --labels COLUMN",
             )
         )
     learned = [
@@ -153,9 +152,8 @@ def _rows(joined: Joined) -> list[Finding]:
             Finding(
                 "no-content",
                 Severity.ERROR,
-                "no column is a text, an image or a feature, so there is nothing to learn from. Name one: "
-                "--text COLUMN, --image COLUMN "
-                "or --columns A,B",
+                "no column is a text, an image or a feature, so there is nothing to learn from. Name one: --text COLUMN, "
+                "--image COLUMN or --columns A,B",
             )
         )
     texts = joined.columns(ColumnRole.TEXT)
@@ -170,9 +168,8 @@ def _rows(joined: Joined) -> list[Finding]:
                 Finding(
                     "empty-texts",
                     Severity.WARNING,
-                    f"{len(empty)} rows have no text in {', '.join(map(repr, texts[:3]))}; the model learns "
-                    "nothing of them. Remove "
-                    "them, or name the column with the text: --text COLUMN",
+                    f"{len(empty)} rows have no text in {', '.join(map(repr, texts[:3]))}; the model learns nothing of them. "
+                    "Remove them, or name the column with the text: --text COLUMN",
                     len(empty),
                     tuple(empty[:5]),
                 )
@@ -196,9 +193,8 @@ def _columns(joined: Joined) -> list[Finding]:
             Finding(
                 "constant-columns",
                 Severity.WARNING,
-                f"{', '.join(map(repr, constant[:5]))} have one value in all rows and tell nothing; leave them "
-                "out: --ignore "
-                f"{','.join(constant[:5])}",
+                f"{', '.join(map(repr, constant[:5]))} have one value in all rows and tell nothing; leave them out: "
+                f"{option('ignore', constant)}",
                 len(constant),
                 tuple(constant[:5]),
             )
@@ -214,7 +210,7 @@ def _columns(joined: Joined) -> list[Finding]:
                 "decimal-commas",
                 Severity.ERROR,
                 f"{', '.join(map(repr, commas[:5]))} hold numbers with decimal commas, which would be read as names. Write them "
-                f"with points, or leave them out: --ignore {','.join(commas[:5])}",
+                f"with points, or leave them out: {option('ignore', commas)}",
                 len(commas),
                 tuple(commas[:5]),
             )
@@ -225,9 +221,8 @@ def _columns(joined: Joined) -> list[Finding]:
             Finding(
                 "id-like-features",
                 Severity.WARNING,
-                f"{', '.join(map(repr, id_like[:5]))} look like ids (each value once) but the model would "
-                "learn from them; show them "
-                f"only: --shown {','.join(id_like[:5])}",
+                f"{', '.join(map(repr, id_like[:5]))} look like ids (each value once) but the model would learn from them; show "
+                f"them only: {option('shown', id_like)}",
                 len(id_like),
                 tuple(id_like[:5]),
             )
@@ -290,8 +285,7 @@ def _trusted(joined: Joined) -> list[Finding]:
             "few-trusted",
             Severity.WARNING,
             f"{len(few)} of {len(joined.classes)} classes have fewer than {ENOUGH_TRUSTED} trusted rows "
-            f"({', '.join(shown)}); what is "
-            "measured of them is uncertain. Add rows to the trusted file",
+            f"({', '.join(shown)}); what is measured of them is uncertain. Add rows to the trusted file",
             len(few),
             shown,
         )
@@ -308,8 +302,7 @@ def _votes(joined: Joined) -> list[Finding]:
                 Finding(
                     "no-votes",
                     Severity.WARNING,
-                    f"no source says anything of the rows: only {taught} are learned from. Give votes "
-                    "(--votes FILE), a column "
+                    f"no source says anything of the rows: only {taught} are learned from. Give votes (--votes FILE), a column "
                     "of labels (--labels COLUMN), rules (--rules FILE) or labelling functions (--functions FILE)",
                 )
             )
@@ -334,8 +327,7 @@ def _votes(joined: Joined) -> list[Finding]:
             Finding(
                 "no-vote-on-rows",
                 Severity.NOTE,
-                f"no source says anything of {silent} of {len(train)} training rows; the model's own belief is "
-                "used for them",
+                f"no source says anything of {silent} of {len(train)} training rows; the model's own belief is used for them",
                 silent,
             )
         )
@@ -351,8 +343,8 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "few-classes",
                 Severity.ERROR,
-                "no label names a class. Name the column of labels: --truth-column COLUMN; or, if they may be wrong: "
-                "--labels COLUMN; or name all classes: --classes A,B"
+                "no label names a class. Name the column of labels: --truth-column COLUMN; or, if they may be wrong: --labels "
+                "COLUMN; or name all classes: --classes A,B"
                 if not joined.classes
                 else f"the classes are {list(joined.classes)}; expected two or more. Check the column of labels, or name them: "
                 "--classes A,B",
@@ -365,9 +357,8 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "many-classes",
                 Severity.ERROR,
-                f"there are {len(joined.classes)} classes, such as {joined.classes[0][:40]!r}; expected at "
-                "most 1000. Is the column of "
-                "labels the right one? --truth-column COLUMN, --labels COLUMN",
+                f"there are {len(joined.classes)} classes, such as {joined.classes[0][:40]!r}; expected at most 1000. Is the "
+                "column of labels the right one? --truth-column COLUMN, --labels COLUMN",
                 len(joined.classes),
                 tuple(name[:40] for name in joined.classes[:5]),
             )
@@ -379,9 +370,8 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "classes-only-in-votes",
                 Severity.WARNING,
-                f"{', '.join(map(repr, only[:5]))} occur in votes but in no trusted row. If they are classes, "
-                "add trusted rows; if not, "
-                f"mend the votes{suggestion(only, known)}",
+                f"{', '.join(map(repr, only[:5]))} occur in votes but in no trusted row. If they are classes, add trusted rows; "
+                f"if not, mend the votes{suggestion(only, known)}",
                 len(only),
                 tuple(only[:5]),
             )
@@ -531,9 +521,8 @@ def _near_duplicates(joined: Joined) -> list[Finding]:
         Finding(
             "near-duplicates",
             Severity.WARNING if across else Severity.NOTE,
-            f"{len(pairs)} rows have almost the same text as another one{some}, {len(across)} of them in "
-            "another part of the data; they "
-            "are kept. Figures on rows that have a near copy in train are too good",
+            f"{len(pairs)} rows have almost the same text as another one{some}, {len(across)} of them in another part of the "
+            "data; they are kept. Figures on rows that have a near copy in train are too good",
             len(pairs),
             tuple(f"{distinct[names[a]][1]} ~ {distinct[names[b]][1]}" for a, b in shown[:5]),
         )

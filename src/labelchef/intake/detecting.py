@@ -26,7 +26,7 @@ import difflib
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from labelchef.domain.errors import InvalidInputError
@@ -39,6 +39,7 @@ from labelchef.intake.profiles import (
     can_be_votes,
     is_split,
     len_of,
+    option,
     role_by_name,
     words_of,
 )
@@ -180,8 +181,7 @@ def _listed(
         inside = formats.parts(below)
         if not inside:
             raise InvalidInputError(
-                f"{path} holds no image ({', '.join(formats.IMAGE_SUFFIXES)}) and no table "
-                f"({', '.join(formats.SUFFIXES)})",
+                f"{path} holds no image ({', '.join(formats.IMAGE_SUFFIXES)}) and no table ({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
         for one in inside:
@@ -230,7 +230,8 @@ class _Detective:
     """Finds out roles, files before columns."""
 
     def __init__(self, looks: list[Look], others: list[FilePlan], given: Given) -> None:
-        self.looks, self.others, self.given = looks, others, given
+        known = {name for look in looks for name in look.table.columns}
+        self.looks, self.others, self.given = looks, others, _parted(given, known)
         self.findings: list[Finding] = []
         self.item_ids: frozenset[str] = frozenset()
         self.item_keys: dict[str, str | None] = {}
@@ -282,8 +283,7 @@ class _Detective:
         if unused:
             self._note(
                 "python-file",
-                f"{Path(unused[0]).name} is Python and was not run. If it has labelling functions: --functions "
-                f"{unused[0]}",
+                f"{Path(unused[0]).name} is Python and was not run. If it has labelling functions: --functions {unused[0]}",
                 unused,
             )
 
@@ -291,7 +291,7 @@ class _Detective:
         """Refuse a column that no file has."""
         given = self.given
         known = {name for look in self.looks for name in look.table.columns}
-        for option, names in (
+        for asked, names in (
             ("--id", (given.id,)),
             ("--text", given.text),
             ("--image", given.image),
@@ -300,6 +300,7 @@ class _Detective:
             ("--truth-column", (given.truth,)),
             ("--split", (given.split,)),
             ("--shown", given.shown),
+            ("--ignore", given.ignored),
             ("--use", given.used),
             ("--vote-columns", tuple(given.vote_columns.values())),
         ):
@@ -308,7 +309,7 @@ class _Detective:
                     close = _close(name, known)
                     hint = f" Did you mean {close!r}?" if close else ""
                     raise InvalidInputError(
-                        f"{option} {name}: no file has a column of this name; there are {sorted(known)[:15]}.{hint}",
+                        f"{asked} {name}: no file has a column of this name; there are {sorted(known)[:15]}.{hint}",
                         code="column",
                     )
 
@@ -344,6 +345,7 @@ class _Detective:
                 or self._file_role(look)[0] not in (FileRole.VOTES, FileRole.WEAK, FileRole.FEATURES)
             )
             and (look.told is FileRole.ITEMS or role_by_name(look) not in (FileRole.TRUSTED, FileRole.TEST))
+            and (look.told is not None or not self._labels_some_images(look))
         ]
         for look in self.looks:
             if look.role is None and look.table.media is not None and naming:
@@ -367,6 +369,14 @@ class _Detective:
             sum(name in folder for name in there) > len(there) / 2
             for folder in (look.image_names for look in self.looks if look.table.media is not None)
         )
+
+    def _labels_some_images(self, look: Look) -> bool:
+        """Whether a file has a label for half of the images of a folder or fewer: then the folder holds the samples."""
+        if self._file_role(look)[0] is not FileRole.IGNORED:
+            return False
+        named = {PurePosixPath(value).name for one in look.columns.values() if one.images for value in one.values}
+        folders = [other.image_names for other in self.looks if other.table.media is not None]
+        return any(2 * len(named & there) <= len(there) for there in folders if named & there)
 
     def _named_images(self) -> None:
         """A folder of images is no list of samples where a table of samples names most of them."""
@@ -454,7 +464,7 @@ class _Detective:
         free = [look for look in self.looks if look.path not in told]
         with_text = [look for look in free if any(one.text or one.images for one in look.columns.values())]
         rows_of = [look for look in self.looks if look.role is FileRole.FEATURES]
-        chosen = max(with_text, key=len_of, default=None)
+        chosen = max(with_text, key=lambda one: (one.role is not FileRole.VOTES, len_of(one)), default=None)
         if chosen is None and not rows_of:
             chosen = max(undecided or free, key=len_of, default=None)
         if chosen is None:
@@ -694,11 +704,20 @@ class _Detective:
         for name in look.table.vectors:
             if name not in told:
                 roles[name] = ColumnRole.SOURCE if name in vote_vectors else ColumnRole.FEATURE
+        rows = [name for name in readable if len(name.split()) >= 4]
+        if rows:
+            self._note(
+                "first-line",
+                f"{look.title}: the first line seems to be a row, not the names of the columns: {rows[0][:60]!r}. If it is one, "
+                "write a line with the names above it, such as id,text",
+                [name[:60] for name in rows],
+                Severity.WARNING,
+            )
         if len(readable) > 1:
             self._note(
                 "several-texts",
                 f"{look.title}: {', '.join(map(repr, readable[:5]))} are all read as text. To read only some: "
-                f"--text {readable[0]}",
+                f"{option('text', readable[:1])}",
                 readable,
             )
 
@@ -721,7 +740,7 @@ class _Detective:
             self._note(
                 "counts",
                 f"{look.title}: {', '.join(map(repr, counts[:5]))} are taken as numbers of votes for each class. If they are "
-                f"not: --columns {','.join(counts[:5])}",
+                f"not: {option('columns', counts)}",
                 counts,
             )
         for name in self._sources(look, key):
@@ -755,22 +774,22 @@ class _Detective:
         sure = [name for name in left if has_content and look.columns[name].words[-1:] in (["confidence"], ["conf"])]
         books = [name for name in look.columns if name in left and name in {*look.judged, *look.books, *sure}]
         if books:
-            gold = next((name for name in books if "gold" in look.columns[name].words), None)
+            gold = [name for name in books if "gold" in look.columns[name].words][:1]
+            right = f"; as the right labels: {option('truth-column', gold)}" if gold else ""
             self._note(
                 "crowd-columns",
-                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made: neither "
-                f"learned from nor shown. To use one: --use {books[0]}"
-                f"{'' if gold is None else f'; as the right labels: --truth-column {gold}'}",
+                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made: neither learned from nor "
+                f"shown. To use one: {option('use', books[:1])}{right}",
                 books,
             )
         named = [name for name in self._class_columns(look, key) if name in left and name not in books]
         if named:
             how = "left out, as they may tell people the label" if has_content else "taken as features"
-            keep = f"; to show them: --use {named[0]}" if has_content else ""
+            keep = f"; to show them: {option('use', named)}" if has_content else ""
             self._note(
                 "votes-or-not",
-                f"{look.title}: {', '.join(map(repr, named[:8]))} hold class names and are {how}. If they are labels that may "
-                f"be wrong: {', '.join(f'--labels {name}' for name in named[:3])}{keep}",
+                f"{look.title}: {', '.join(map(repr, named[:8]))} hold class names and are {how}. If they are labels that may be "
+                f"wrong: {option('labels', named)}{keep}",
                 named,
             )
         return {*books, *(named if has_content else ())}
@@ -786,13 +805,13 @@ class _Detective:
             and known < column.n / 2
         ):
             roles[name] = ColumnRole.LABEL
-            message = f"{look.title}: the {known} labels in {name!r} are taken as right. If they may be wrong: --labels {name}"
+            wrong = option("labels", [name])
+            message = f"{look.title}: the {known} labels in {name!r} are taken as right. If they may be wrong: {wrong}"
         else:
             roles[name] = ColumnRole.SOURCE
             message = (
-                f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are "
-                f"right: --truth-column {name}; "
-                f"to leave them out: --ignore {name}"
+                f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are right: "
+                f"{option('truth-column', [name])}; to leave them out: {option('ignore', [name])}"
             )
         self._note("label-role", message, [name])
 
@@ -810,9 +829,19 @@ def shown_only(title: str, names: Sequence[str]) -> Finding:
     """The finding that columns are shown to people and not learned from."""
     message = (
         f"{title}: {', '.join(map(repr, names[:5]))} are shown to people, the model does not learn from them. To change that: "
-        f"--columns {','.join(names[:5])}"
+        f"{option('columns', names)}"
     )
     return Finding("columns-shown", Severity.NOTE, message, len(names), tuple(names[:5]))
+
+
+def _parted(given: Given, known: set[str]) -> Given:
+    """The same, with what is no column parted at its commas: `A,B` names two columns."""
+
+    def parts(values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(one for name in values for one in ([name] if name in known else map(str.strip, name.split(","))))
+
+    listed = ("text", "image", "columns", "shown", "ignored", "labels", "used")
+    return replace(given, **{key: parts(getattr(given, key)) for key in listed})
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:

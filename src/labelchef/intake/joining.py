@@ -24,7 +24,7 @@ from labelchef.intake import checking, telling
 from labelchef.intake.casting import Casting
 from labelchef.intake.detecting import shown_only
 from labelchef.intake.matching import Matcher, OpenFile, Pool
-from labelchef.intake.profiles import NO_LABEL, SPLITS, numbers_of
+from labelchef.intake.profiles import NO_LABEL, SPLITS, numbers_of, option
 from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io import formats
 
@@ -85,8 +85,7 @@ class _Joiner:
             items = [one for role in (FileRole.FEATURES, FileRole.WEAK) for one in self.matcher.of(role)][:1]
         if not items:
             raise InvalidInputError(
-                "no file has the samples; expected one with texts, images or columns to learn from: labelchef "
-                "init NAME data.csv",
+                "no file has the samples; expected one with texts, images or columns to learn from: labelchef init NAME data.csv",
                 code="files",
             )
         named = all(one.key is not None for one in items)
@@ -102,8 +101,7 @@ class _Joiner:
             self.matcher.find(
                 "row-numbers",
                 Severity.NOTE,
-                f"{items[0].title} has no column with ids; rows are called by their numbers, from 0. If a "
-                "column names them: "
+                f"{items[0].title} has no column with ids; rows are called by their numbers, from 0. If a column names them: "
                 "--id COLUMN",
             )
         n = len(frame)
@@ -146,9 +144,9 @@ class _Joiner:
             self.matcher.find(
                 "duplicate-ids",
                 Severity.ERROR,
-                f"{one.title}: {len(contradict)} ids in {one.key!r} name rows that differ; expected one row "
-                "for each id. Remove the "
-                "wrong rows, name the column that tells rows apart: --id COLUMN; or call rows by their numbers: --id-from-rows",
+                f"{one.title}: {len(contradict)} ids in {one.key!r} name rows that differ; expected one row for each id. Remove "
+                "the wrong rows, name the column that tells rows apart: --id COLUMN; or call rows by their numbers: "
+                "--id-from-rows",
                 contradict,
             )
         if len(ids) > len(contradict):
@@ -179,8 +177,8 @@ class _Joiner:
             self.matcher.find(
                 "different-lengths",
                 Severity.ERROR,
-                f"{other.title} has {len(more)} rows; expected {len(frame)}, as the other file has: by "
-                "position they belong together",
+                f"{other.title} has {len(more)} rows; expected {len(frame)}, as the other file has: by position they belong "
+                "together",
             )
             return frame, arrived
         self.matcher.tell_unmatched(other, more[ID].tolist(), known)
@@ -193,9 +191,8 @@ class _Joiner:
                 self.matcher.find(
                     "columns-differ",
                     Severity.WARNING,
-                    f"{other.title}: the columns {', '.join(map(repr, unequal[:5]))} are in another file too, "
-                    "with other values; those "
-                    "of the first file are used. Rename or remove one",
+                    f"{other.title}: the columns {', '.join(map(repr, unequal[:5]))} are in another file too, with other values; "
+                    "those of the first file are used. Rename or remove one",
                     unequal,
                 )
         return both_frame, arrived
@@ -227,9 +224,9 @@ class _Joiner:
             hidden = []
         for name, found in right.items():
             done = (
-                f"it is neither learned from nor shown. If it is known of new rows before their label is: --use {name}"
+                f"it is neither learned from nor shown. If it is known of new rows before their label is: {option('use', [name])}"
                 if name in hidden
-                else f"if it is not known of new rows before their label is, leave it out: --ignore {name}"
+                else f"if it is not known of new rows before their label is, leave it out: {option('ignore', [name])}"
             )
             self.matcher.find(
                 "tells-label",
@@ -265,8 +262,7 @@ class _Joiner:
                 self.matcher.find(
                     "no-label",
                     Severity.ERROR,
-                    f"{one.title} is {split} but has no column with labels; it has "
-                    f"{list(one.table.columns)[:10]}. Name it: "
+                    f"{one.title} is {split} but has no column with labels; it has {list(one.table.columns)[:10]}. Name it: "
                     "--truth-column COLUMN",
                 )
                 continue
@@ -276,8 +272,7 @@ class _Joiner:
             self.matcher.find(
                 "contradictory-labels",
                 Severity.WARNING,
-                f"{len(wrong)} ids have two different {split} labels; they are not used as {split}. Decide "
-                "which is right",
+                f"{len(wrong)} ids have two different {split} labels; they are not used as {split}. Decide which is right",
                 [f"{key}: {' / '.join(sorted(told[key]))}" for key in wrong],
             )
         both = []
@@ -297,8 +292,7 @@ class _Joiner:
             self.matcher.find(
                 "trusted-and-test",
                 Severity.WARNING,
-                f"{len(both)} ids are trusted and test; they are used as test only, so that the last "
-                "measurement stays honest",
+                f"{len(both)} ids are trusted and test; they are used as test only, so that the last measurement stays honest",
                 sorted(both),
             )
         ordered = [fresh[k] for k in _id_order(pd.Series(fresh, dtype="str"))] if fresh else []
@@ -355,8 +349,7 @@ class _Joiner:
             self.matcher.find(
                 "duplicate-ids",
                 Severity.ERROR,
-                f"{one.title}: {len(wrong)} ids in {one.key!r} name rows with different content; expected one "
-                "row for each id",
+                f"{one.title}: {len(wrong)} ids in {one.key!r} name rows with different content; expected one row for each id",
                 wrong,
             )
 
@@ -475,9 +468,8 @@ class _Joiner:
             self.matcher.find(
                 "unknown-split",
                 Severity.WARNING,
-                f"{one.title}: {', '.join(map(repr, unknown[:5]))} in {split!r} are no known parts; expected "
-                "train, trusted (valid, "
-                "dev) or test. These rows are train",
+                f"{one.title}: {', '.join(map(repr, unknown[:5]))} in {split!r} are no known parts; expected train, trusted "
+                "(valid, dev) or test. These rows are train",
                 unknown,
             )
         labels = [None] * len(values) if truth is None else one.column(truth).tolist()
@@ -493,9 +485,8 @@ class _Joiner:
             self.matcher.find(
                 "labels-empty",
                 Severity.WARNING,
-                f"{one.title}: {lost} rows of the trusted or test part have no label; they stay in train. Name "
-                "the column of labels: "
-                "--truth-column COLUMN",
+                f"{one.title}: {lost} rows of the trusted or test part have no label; they stay in train. Name the column of "
+                "labels: --truth-column COLUMN",
                 count=lost,
             )
 
@@ -520,8 +511,7 @@ class _Joiner:
                 self.matcher.find(
                     "duplicate-ids",
                     Severity.ERROR,
-                    f"{one.title}: {len(clash)} ids in {one.key!r} have different rows of numbers; expected "
-                    "one row for each id",
+                    f"{one.title}: {len(clash)} ids in {one.key!r} have different rows of numbers; expected one row for each id",
                     sorted(clash),
                 )
             if one.plan.role is FileRole.FEATURES:
@@ -534,8 +524,8 @@ class _Joiner:
                 self.matcher.find(
                     "numbers-missing",
                     Severity.WARNING,
-                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing, infinite or above 3e38; they are "
-                    "left out",
+                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing, infinite or above 3e38; they are left "
+                    "out",
                     pool.frame[ID].to_numpy()[np.flatnonzero(wrong)[:5]].tolist(),
                     int(wrong.sum()),
                 )
@@ -548,9 +538,8 @@ class _Joiner:
             self.matcher.find(
                 "features-missing",
                 Severity.ERROR if share > 0.5 else Severity.WARNING,
-                f"{int(lacking.sum())} of {len(pool)} rows have no row of numbers in the files of features and "
-                "are left out. Encode "
-                "them too, or leave the features out",
+                f"{int(lacking.sum())} of {len(pool)} rows have no row of numbers in the files of features and are left out. "
+                "Encode them too, or leave the features out",
                 pool.frame[ID][lacking].tolist(),
             )
             pool.split[lacking] = "none"
@@ -589,9 +578,8 @@ class _Joiner:
                 self.matcher.find(
                     "images-missing",
                     Severity.ERROR if len(lost) > 0.5 * len(values) else Severity.WARNING,
-                    f"{len(lost)} of {len(values)} images in {name!r} are not below {root}; these rows have no "
-                    "image. Name the folder: "
-                    "--images FOLDER",
+                    f"{len(lost)} of {len(values)} images in {name!r} are not below {root}; these rows have no image. Name the "
+                    "folder: --images FOLDER",
                     lost,
                 )
         return root

@@ -163,9 +163,8 @@ class Matcher:
             self.find(
                 "ids-empty",
                 Severity.WARNING,
-                f"{one.title}: {lost} of {len(keys)} rows have nothing in the id column {one.key!r} and are "
-                "left out. Fill it in, or "
-                "name another column: --id COLUMN",
+                f"{one.title}: {lost} of {len(keys)} rows have nothing in the id column {one.key!r} and are left out. Fill it "
+                "in, or name another column: --id COLUMN",
                 [f"row {k + 1}" for k in np.flatnonzero(~np.isin(np.arange(len(keys)), rows))[:5]],
                 lost,
             )
@@ -196,9 +195,8 @@ class Matcher:
             self.find(
                 "different-lengths",
                 Severity.ERROR,
-                f"{one.title} has {len(one.table)} rows; expected {len(pool.position)}, one for each item: by "
-                "position they belong "
-                "together. Give ids in both files",
+                f"{one.title} has {len(one.table)} rows; expected {len(pool.position)}, one for each item: by position they "
+                "belong together. Give ids in both files",
             )
             return None
         found: list[str | None] = [None] * len(one.table)
@@ -211,9 +209,8 @@ class Matcher:
         self.find(
             "no-ids",
             Severity.ERROR,
-            f"{one.title} has no column with ids, so nothing says which rows of {others} its rows belong to; "
-            "it is not used. Name the "
-            "column: --id COLUMN; or, if row k belongs to row k: --by-position",
+            f"{one.title} has no column with ids, so nothing says which rows of {others} its rows belong to; it is not used. "
+            "Name the column: --id COLUMN; or, if row k belongs to row k: --by-position",
             [one.plan.path],
         )
 
@@ -222,9 +219,8 @@ class Matcher:
         self.find(
             "no-ids",
             Severity.ERROR,
-            f"{one.title} names items in {one.key!r}, but the items have no column with ids; it is not used. "
-            "Name the column of the "
-            "items: --id COLUMN; or, if these are row numbers counted from 0: --by-position",
+            f"{one.title} names items in {one.key!r}, but the items have no column with ids; it is not used. Name the column of "
+            "the items: --id COLUMN; or, if these are row numbers counted from 0: --by-position",
             [one.plan.path],
         )
 
@@ -240,9 +236,8 @@ class Matcher:
             self.find(
                 "ids-unmatched",
                 Severity.ERROR,
-                f"{one.title}: only {len(asked) - len(unknown)} of {len(asked)} ids in {one.key!r} are ids of "
-                f"items ({some(known)})"
-                f"{hint or '. Is it the right column? Name it: --id COLUMN'}",
+                f"{one.title}: only {len(asked) - len(unknown)} of {len(asked)} ids in {one.key!r} are ids of items "
+                f"({some(known)}){hint or '. Is it the right column? Name it: --id COLUMN'}",
                 unknown,
             )
         else:
@@ -251,8 +246,8 @@ class Matcher:
                 Severity.ERROR
                 if hint and share < _NEARLY_ALL
                 else Severity.WARNING,  # those that match are no fair sample
-                f"{one.title}: {len(unknown)} of {len(asked)} ids in {one.key!r} are no ids of items; their "
-                f"rows are not used{hint}",
+                f"{one.title}: {len(unknown)} of {len(asked)} ids in {one.key!r} are no ids of items; their rows are not "
+                f"used{hint}",
                 unknown,
             )
 

@@ -1,6 +1,7 @@
 """What is known of a file and its columns before their roles are: names, kinds of values, forms of tables."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -72,6 +73,15 @@ def words_of(name: str) -> list[str]:
     """
     parted = re.sub(r"([a-z])([A-Z])", r"\1_\2", name)
     return [word for word in re.split(r"[^0-9A-Za-z]+", parted.lower()) if word]
+
+
+def option(name: str, columns: Sequence[str]) -> str:
+    """The option of the command line with the first of these columns, as a shell reads it.
+
+    >>> option("ignore", ["Stage", "Date Egg"])
+    "--ignore 'Stage,Date Egg'"
+    """
+    return f"--{name} {shlex.quote(','.join(columns[:5]))}"
 
 
 def numbers_of(column: Iterable[Any]) -> Float64s:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake.automatic import make_votes
+from labelchef.intake.checking import ordered
 from labelchef.intake.matching import ends_of_paths
 from labelchef.intake.raw import Raw
 from labelchef.sources.functions import apply_functions, load_functions
@@ -113,14 +114,18 @@ def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
     if raw.fold_case:
         forms = {name.casefold(): name for name in raw.classes}
         votes = votes.assign(label=[forms.get(name.casefold(), name) for name in votes["label"].tolist()])
+    if not raw.classes:  # then nothing else names a class
+        raw = replace(raw, classes=tuple(ordered(set(votes["label"].tolist()))))
+        findings = [one for one in findings if one.code != "few-classes" or len(raw.classes) < 2]
     unknown = sorted(set(votes["label"].unique()) - set(raw.classes))
     if unknown:
+        cased = unknown[0].casefold() in map(str.casefold, raw.classes)
         by = votes.loc[votes["label"] == unknown[0], "source"].iloc[0]
         findings.append(
             Finding(
                 "vote_class", Severity.ERROR,
                 f"the source {by!r} votes for {unknown[0]!r}, which is no class; the classes are {_some(raw.classes)}. Correct "
-                "the label, or name all classes: --classes",
+                f"the label, or name all classes: --classes{'; or: --fold-case' if cased else ''}",
                 len(unknown), tuple(unknown[:5]),
             )
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Any file people have, as a frame whose every cell is text exactly as written, or missing.
 
-    .csv .tsv .txt               delimiter (comma, semicolon, tab, bar) and encoding are found out
+    .csv .tsv .txt               delimiter (comma, semicolon, tab, bar) and encoding are found out; .txt may be a text a line
     .json                        a list of records, {column: [values]}, or {column: {row: value}} as pandas writes
     .jsonl .ndjson               a record a line
     .parquet .feather .arrow     by pyarrow (extra parquet)
@@ -18,6 +18,7 @@ lines and columnar files are read in pieces, with progress.
 import codecs
 import csv
 import io
+import itertools
 import json
 import math
 import os
@@ -274,6 +275,8 @@ def read_csv(
         raise unusable(f"{path} is empty; expected a first line that names the columns")
     encoding, findings = _encoding(path)
     delimiter = _delimiter(path, encoding)
+    if path.suffix.lower() == ".txt" and not _is_table(path, encoding, delimiter):
+        return _lines(path, encoding, rows), findings
     try:
         frame = _csv_frame(path, encoding, delimiter, csv.QUOTE_MINIMAL, rows, size, progress)
     except csv.Error:
@@ -313,6 +316,15 @@ def _csv_frame(
         chunks.append(_text_frame(path, names, batch))
     progress(f"reading {path.name}", size, size)
     return chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+
+
+def _lines(path: Path, encoding: str, rows: int | None) -> pd.DataFrame:
+    """A text a line, in the column `text`, or called by the first line where that is one word."""
+    with path.open(encoding=encoding) as stream:
+        texts = [line.strip() for line in itertools.islice(_bounded(path, stream), None if rows is None else rows + 1)]
+    named = len(texts[0].split()) == 1
+    kept = [[text] for text in texts[named:] if text]
+    return _text_frame(path, [texts[0] if named else "text"], kept[:rows])
 
 
 def _bounded(path: Path, stream: io.TextIOWrapper) -> Iterator[str]:
@@ -421,10 +433,21 @@ def _first_wrong_line(path: Path, encoding: str) -> int | None:
             line += piece.count(b"\n")
 
 
+def _head(path: Path, encoding: str) -> str:
+    with path.open(encoding=encoding, newline="", errors="replace") as stream:
+        return stream.read(1 << 17)
+
+
+def _is_table(path: Path, encoding: str, delimiter: str) -> bool:
+    """Whether the first records have the same number of fields, two or more, or the first line is of names, a word each."""
+    head = _head(path, encoding)
+    counts, first = _field_counts(head, delimiter), head.partition("\n")[0].split(delimiter)
+    return not counts or (counts[0] > 1 and (len(set(counts)) == 1 or all(len(name.split()) < 2 for name in first)))
+
+
 def _delimiter(path: Path, encoding: str) -> str:
     """The delimiter under which the first records have the same number of fields, the more the better; comma by default."""
-    with path.open(encoding=encoding, newline="", errors="replace") as stream:
-        head = stream.read(1 << 17)
+    head = _head(path, encoding)
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"
     best, chosen = (0.0, 0), ","
