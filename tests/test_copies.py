@@ -97,6 +97,12 @@ def test_an_update_of_a_copy_is_one_of_all_and_can_be_undone() -> None:
     assert cleaner.labels_[[3, 60, 61]].argmax(axis=1).tolist() == [1, 1, 1]
 
 
+def test_the_effect_of_a_source_counts_each_question_once() -> None:
+    X, y, X_val, y_val = _arrays()
+    cleaner = _cleaner(X, y, X_val, y_val).update([3, 5], y[[3, 5]])
+    assert cleaner.effect_of_sources(["one"]).unanswered == N - 2
+
+
 def test_the_paper_has_no_copies() -> None:
     X, y, X_val, y_val = _arrays()
     cleaner = LabelCleaner(preset="paper").fit(X, votes={"one": 1 - y}, X_val=X_val, y_val=y_val)

@@ -10,11 +10,13 @@ import pytest
 from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.settings import Settings
 from labelchef.services import worker
-from labelchef.services.campaigns import numbers
+from labelchef.services.campaigns import campaigns, numbers
 from labelchef.services.campaigns.access import find
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.web.images import image_response
+from tests.store_support import campaign_data
 from tests.web.conftest import NASTY, Person
 from tests.web.test_api import label_items
 
@@ -128,7 +130,7 @@ def test_the_models_numbers_say_which_class_each_is_of(ws: Workspace, lead: Pers
 
     assert "The model of round 0 decides for dog, to which it gives 32 %." in told()
     assert "It gives 53 % to cat, the class of the weak label, which holds until there is an answer." in told()
-    assert "Its decision rule favours rare classes" in told()
+    assert "decision rule" not in told(), "τ is 0: the class is the most probable one of three"
     lead.post(f"{api}/decisions", {"item": "t40", "label": 2})
     assert lead.get(f"{api}/items/t40/detail").json()["line"]["label_probability"] is None, "53 % is not of this label"
     assert "What it gives to &lt;b&gt;cow&lt;/b&gt;, the label now, comes with the next model." in told()
@@ -138,3 +140,22 @@ def test_the_models_numbers_say_which_class_each_is_of(ws: Workspace, lead: Pers
     lead.post(f"{api}/decisions", {"item": "t40", "label": 1})
     assert lead.get(f"{api}/items/t40/detail").json()["line"]["label_probability"] == pytest.approx(0.32)
     assert "the label now" not in told()
+
+
+def test_a_decision_rule_is_named_where_there_is_one(ws: Workspace, lead: Person) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [150, 30, 20])[rng.permutation(200)]
+    X, names = rng.normal(size=(200, 3)) + 1.2 * np.eye(3)[y], ("a", "b", "c")
+    data = campaign_data(X[:100], rng.dirichlet([1.0] * 3, 100), X[100:], y[100:], classes=names)
+    slug = campaigns.create_campaign(ws, "Rare", data, Settings(), "lead").slug
+    worker.advance(ws, slug)
+    in_use = campaigns.rounds(ws, slug)[0].in_use
+    assert in_use is not None
+    assert in_use.tau > 0
+    known = numbers.latest(folder_of(ws, find(ws, slug)))
+    assert known is not None
+    low, high = int(known["probability"].argmin()), int(known["probability"].argmax())
+    assert known["probability"][low] < 0.5 < known["probability"][high]
+    sentence = "Its decision rule favours rare classes, so another class may be more probable."
+    pages = [lead.get(f"/c/{slug}/lead/items/{place}").text for place in (low, high)]
+    assert [sentence in page for page in pages] == [True, False]

@@ -4,7 +4,7 @@ The model is really made: the learner chooses source model, γ and λ by the sam
 constructor finds the minimum of F. Then both models are compared on the same samples:
 
     metrics       on the samples that judge, cross-fitted where they train; the difference with a paired interval (`gain.gains`)
-    believed      samples without an answer whose most probable class by model and sources is another
+    believed      samples without an answer (copies count once) whose most probable class by model and sources is another
     predicted     samples without an answer of which the model predicts another class
 
 Where the choice comes out otherwise, part of the difference is that of another source model: cross-fitted losses of different
@@ -121,7 +121,7 @@ def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> So
         told("fitting with the choice as it is")
         with session.supposing(heard, keep_choice=True):
             kept = _gains(session, first, _Seen.of(session))
-    open_ = ~session.labels.cleaned[: session.n_train]
+    open_ = ~(session.labels.cleaned | session.labels.silent)[: session.n_train]
     old, new = first.Q.argmax(axis=1), last.Q.argmax(axis=1)
     other = np.flatnonzero(open_ & (old != new))
     moved = np.abs(last.Q - first.Q).sum(axis=1)[other]

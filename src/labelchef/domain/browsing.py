@@ -202,6 +202,8 @@ class ItemDetail:
     after: str | None
     model_round: int | None = None
     """The round whose model the numbers are of; None before there are any."""
+    ruled: bool = False
+    """Whether that model has a decision rule, by which it may choose a class that is not the most probable one."""
     copies: int = 0
     """Other training items with the same content, which have the label of this one."""
     copy_of: str | None = None

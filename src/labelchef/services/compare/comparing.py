@@ -16,7 +16,7 @@ from scipy.stats import t as student
 
 from labelchef.campaign.choice import make_selector
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import LEVEL, Judged, area, between, drawn_areas, labels_to_reach
+from labelchef.campaign.gain import LEVEL, Judged, area, between, drawn_areas, labels_to_reach, widened
 from labelchef.campaign.metrics import value_of
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, new_session
@@ -354,7 +354,10 @@ def _difference(settings: Settings, runs: list[Order], error: float | None, refe
         drawn += rng.standard_t(len(runs) - 1, len(drawn)) * error
     mean, y = float(np.mean([run.area for run in runs])), reference.y
     rarest = int(np.bincount(y)[np.unique(y)].min())
-    return Gain(settings.target_metric, reference.area, mean, *between(drawn), len(y), rarest)
+    bounds, metric = between(drawn), settings.target_metric
+    if reference.cross_fitted:
+        bounds = widened(mean - reference.area, *bounds, metric)
+    return Gain(metric, reference.area, mean, *bounds, len(y), rarest, reference.cross_fitted)
 
 
 def _notes(orders: Orders, reference: Order, standings: Sequence[Standing]) -> list[str]:

@@ -35,6 +35,7 @@ from labelchef.domain.errors import InvalidInputError, NotFoundError
 from labelchef.services.campaigns import numbers
 from labelchef.services.campaigns.access import looking
 from labelchef.services.campaigns.contents import content_of
+from labelchef.services.campaigns.progress import facts_of
 from labelchef.services.items.copies import originals
 from labelchef.services.items.source_votes import VotesSeen, votes_seen
 from labelchef.services.items.standing import STATES, Positions, Standing, standing_of
@@ -42,7 +43,7 @@ from labelchef.services.memory import Latest, Memory
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import browse_table, campaign_table, decision_table, round_table, search, vote_table
-from labelchef.store.rows import CampaignRow, ItemRow, VoteRow, storable
+from labelchef.store.rows import CampaignRow, ItemRow, RoundRow, VoteRow, storable
 
 MOST_LINES = 200
 """Items on a page."""
@@ -114,7 +115,8 @@ def detail(ws: Workspace, campaign: str, item: str, split: SplitName = SplitName
         (line,) = _lines(seen, split, np.array([sample.position]), ())
         beside = campaign_table.items_at(connection, row.id, split, [sample.position - 1, sample.position + 1])
         before, following = (beside.get(sample.position + step) for step in (-1, 1))
-        turns = {turn.id: turn.number for turn in round_table.rounds_of(connection, row.id)}
+        rounds = round_table.rounds_of(connection, row.id)
+        turns = {turn.id: turn.number for turn in rounds}
         votes = vote_table.last_votes(connection, [sample.id]).values()
         decisions = decision_table.decisions_on(connection, [sample.id])
         copies = seen.standing.copies if split is SplitName.TRAIN else None
@@ -145,9 +147,16 @@ def detail(ws: Workspace, campaign: str, item: str, split: SplitName = SplitName
             before=None if before is None else before.key,
             after=None if following is None else following.key,
             model_round=None if seen.numbers is None else seen.numbers.round,
+            ruled=seen.numbers is not None and _rules(rounds, seen.numbers.round),
             copies=0 if copies is None else len(copies.groups.get(sample.position, ())),
             copy_of=originals(connection, row, copies, np.array([sample.position])).get(sample.position),
         )
+
+
+def _rules(rounds: Sequence[RoundRow], number: int) -> bool:
+    """Whether the model of this round has a decision rule that may choose a class which is not the most probable one."""
+    found = (facts_of(turn.outcome).in_use for turn in rounds if turn.number == number)
+    return any(one is not None and one.tau > 0.0 for one in found)
 
 
 def lines_at(ws: Workspace, campaign: str, positions: Sequence[int]) -> dict[int, ItemLine]:
