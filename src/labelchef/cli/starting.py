@@ -101,6 +101,7 @@ def init(
     labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
     """
     from labelchef.campaign.data import find_files
+    from labelchef.campaign.start import check_choices
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
@@ -158,6 +159,7 @@ def init(
         sources = campaign_files(arrays, or_else=or_else, by_position=by_position, classes=given.classes)
     elif folder is not None:
         sources = find_files(folder, by_position, given.classes)
+    check_choices(settings, n_items=settings.ahead)  # before files that may be large are read
     with WorkBar() as bar:
         looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
