@@ -110,6 +110,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "no folder": (["init", "X", "--folder", "nowhere"], "there is no folder nowhere"),
     "strategy": (["init", "X", "--folder", "FOLDER", "--strategy", "nine"], "unknown strategy"),
     "people": (["init", "X", "--folder", "FOLDER", "--people", "0"], "at least one voter"),
+    "a cluster, before files are read": (["init", "X", "nowhere.csv", "--engine", "dask"], "no cluster is known"),
     "campaign": (["status", "nope"], "there is no campaign 'nope'"),
     "label": (["vote", "mails", "0", "tofu"], "label is 'tofu'"),
     "not asked": (["vote", "mails", "OTHER", "ham"], "is not being asked"),

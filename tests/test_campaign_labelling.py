@@ -444,6 +444,7 @@ def test_conflicts_say_what_each_waits_for_and_a_batch_with_a_tie_is_not_said_to
     for item, other in ((first, 1), (second, 0)):
         cast_vote(ws, campaign, "ann", item, 0)
         cast_vote(ws, campaign, "bob", item, other)
+        assert [(one.item, one.awaits) for one in conflicts(ws, campaign)] == [(first, Awaited.COUNT)]
     advance(ws, campaign)  # the tie asks for one more vote
     (found,) = conflicts(ws, campaign)
     assert (found.item, found.awaits) == (first, Awaited.FURTHER)

@@ -15,6 +15,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
+import sklearn.exceptions
 from sklearn.base import clone
 
 import labelchef
@@ -324,8 +325,9 @@ def test_before_fit_there_is_a_clear_error(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "arguments"), [("predict", 1), ("predict_proba", 1), ("score", 2)])
 def test_before_fit_nothing_is_predicted(name: str, arguments: int) -> None:
-    with pytest.raises(NotFittedError, match=r"call fit\(X, Y_weak"):
+    with pytest.raises(NotFittedError, match=r"call fit\(X, Y_weak") as caught:
         operator.methodcaller(name, *[np.eye(3)] * arguments)(LabelCleaner())
+    assert isinstance(caught.value, sklearn.exceptions.NotFittedError)
 
 
 def test_the_package_lists_what_it_has() -> None:

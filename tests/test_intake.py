@@ -369,6 +369,9 @@ def test_the_same_text_in_two_parts_is_told(tmp_path: Path) -> None:
     assert told(raw, "copies-of-known").examples == ("050",)
     assert told(raw, "leak-trusted-test").examples == ("003",)
     assert told(raw, "near-duplicates").examples == ("042 ~ 041",)
+    assert (
+        told(raw, "near-duplicates").message == "rows that have almost the same text as another one: 1; they are kept"
+    )
     assert "040" in raw.train.ids
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError as UnfittedEstimatorError
 
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
@@ -38,8 +39,9 @@ from labelchef.constructors import Constructor, make_constructor
 from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
+from labelchef.domain import errors
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
-from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.features import as_features, check_columns, columns_of, feature_names_of
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
@@ -457,6 +459,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         self._last_query = (asked.without(items), seconds)
         known = bool(np.isin(items, asked.indices).any())
         return asked.aligned(items), {"select": seconds} if known else {}
+
+
+class NotFittedError(errors.NotFittedError, UnfittedEstimatorError):
+    """The same, also as scikit-learn names it."""
 
 
 @dataclass(eq=False, repr=False)

@@ -1,12 +1,14 @@
 """From a file of texts alone, by the API: the lead types the classes, people label at once, figures follow after 50 answers."""
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from labelchef.campaign.source_report import NO_SOURCE
 from labelchef.services import worker
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import Person
@@ -44,6 +46,8 @@ def test_a_file_of_texts_and_typed_classes(ws: Workspace, as_person: Callable[[s
     assert (made["campaign"], made["problem"]) == ("tweets", None)
     worker.advance(ws, "tweets")
     look(lead, "not yet")
+    assert re.search('id="score">not yet</b> <span id="range"></span>', lead.get("/c/tweets/label").text)
+    assert lead.get("/api/campaigns/tweets/sources").json()["notes"] == [NO_SOURCE]
 
     answered = 0
     while answered < 60:
@@ -63,6 +67,10 @@ def test_a_file_of_texts_and_typed_classes(ws: Workspace, as_person: Callable[[s
     assert measured
     assert measured[0]["accuracy"] > 0.9
     look(lead, "cross-fitted over 50 trusted samples")
+    assert re.search(
+        r'id="score">[01]\.\d{3}</b> <span id="range">\(0\.\d{3} to [01]\.\d{3}\)<', lead.get("/c/tweets/label").text
+    )
+    assert lead.get("/api/campaigns/tweets/sources").json()["notes"] == [NO_SOURCE]
     labels = read_csv(lead, "labels")
     unasked = labels["source"] == "weak"
     assert unasked.sum() == len(TEXTS) - 60

@@ -1,6 +1,7 @@
 """Sources, baselines and the audit in the API and on the pages."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -206,4 +207,14 @@ def test_few_requests_wait_for_their_turn_to_try_rules() -> None:
         for one in others:
             one.join()
     with turn.taken(lambda: False) as check:
+        check()
+
+
+def test_few_requests_try_rules_of_all_campaigns_together() -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(sharing.MOST_TRIES_TOGETHER):
+            held.enter_context(Turn().taken(lambda: False))
+        with pytest.raises(ThrottledError, match="try again in a moment"), Turn().taken(lambda: False):
+            pass
+    with Turn().taken(lambda: False) as check:
         check()

@@ -50,6 +50,7 @@ MUTED = "muted by you"
 NOTHING_LEARNED = (
     "Nothing is learned about sources: trusted samples only steer, and weak labels count as they are given."
 )
+NO_SOURCE = "There is no source yet: the model learns from trusted labels and from answers alone."
 
 
 UNWEIGHED = (
@@ -77,7 +78,7 @@ class SourceReport:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know, a sentence each."""
         if not self.sources:
-            return (NOTHING_LEARNED,)
+            return (NO_SOURCE if self.model else NOTHING_LEARNED,)
         model = f"The source model in use is {self.model}."
         if self.model == NO_SOURCES:
             model = "Weak labels are not used: without them the cross-validation was better. What is known of their sources:"
@@ -113,7 +114,7 @@ def source_report(
     """The sources of a session, to show to people; `facts` of all of them where they are known."""
     learner = session.learner
     if learner is None or learner.choice is None:
-        return SourceReport((), 0, tuple(map(str, classes)), "")
+        return SourceReport((), 0, tuple(map(str, classes)), "" if learner is None else NO_SOURCES)
     votes = every_vote(session).rows(slice(session.n_train)).counts
     most = np.argsort(-votes, kind="stable")[:SHOWN]
     shown = source_facts(session, most) if facts is None else [facts[j] for j in most]

@@ -156,6 +156,7 @@ def init(
 
     labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
     """
+    from labelchef.campaign.start import check_choices
     from labelchef.services.intake.starting import look, start_campaign
 
     sources = asked.content(arrays)
@@ -171,6 +172,7 @@ def init(
             "no data was named; expected labelchef init NAME data.csv --votes votes.csv --trusted gold.csv, or --folder",
             code="file",
         )
+    check_choices(settings, n_items=settings.ahead)  # before files that may be large are read
     with WorkBar() as bar:
         looked = look(
             sources, asked.given(), automatic=asked.auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell

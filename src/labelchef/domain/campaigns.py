@@ -492,6 +492,8 @@ class PersonVote:
 class Awaited(StrEnum):
     """What an item in conflict waits for, if no lead decides it."""
 
+    COUNT = "count"
+    """Its votes in the open batch tie, and are counted when the batch is complete."""
     FURTHER = "further"
     """Its votes in the open batch tie, and one more person is asked."""
     ASKED = "asked"

@@ -40,7 +40,7 @@ class MissingExtraError(LabelchefError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 
 
-class NotFittedError(LabelchefError, AttributeError, ValueError):
+class NotFittedError(LabelchefError, ValueError, AttributeError):
     """A method was called before `fit`."""
 
 

@@ -521,8 +521,12 @@ def _near_duplicates(joined: Joined) -> list[Finding]:
         Finding(
             "near-duplicates",
             Severity.WARNING if across else Severity.NOTE,
-            f"{len(pairs)} rows have almost the same text as another one{some}, {len(across)} of them in another part of the "
-            "data; they are kept. Figures on rows that have a near copy in train are too good",
+            f"rows that have almost the same text as another one: {len(pairs)}{some}; they are kept"
+            + (
+                f". {len(across)} of them have it in another part of the data: figures on those are too good"
+                if across
+                else ""
+            ),
             len(pairs),
             tuple(f"{distinct[names[a]][1]} ~ {distinct[names[b]][1]}" for a, b in shown[:5]),
         )

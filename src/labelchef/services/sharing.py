@@ -4,7 +4,7 @@ Twenty people who open the progress of a large campaign cause one computation, n
 compute and gives its result to the others, and to those who come later as long as the key, which holds the campaign's version,
 is the same. Files to take home are written by two requests at a time (`few_at_a_time`); some wait, more are told to come back:
 each one that waits holds a thread that votes need too. Rules that people type are tried one request at a time for each campaign
-(`Turn`), in bounded time, and only for as long as the one who asked waits.
+(`Turn`) and few of all campaigns, in bounded time, and only for as long as the one who asked waits.
 """
 
 import contextlib
@@ -24,10 +24,13 @@ MOST_WAITING = 8
 """Requests for files that may wait for their turn."""
 MOST_TRIES = 3
 """Requests that try rules of one campaign: one at work, the others wait."""
+MOST_TRIES_TOGETHER = 8
+"""The same, of all campaigns."""
 TRY_SECONDS = 10.0
 """Time of all rules of one request; what was searched is kept for the next."""
 _files = threading.BoundedSemaphore(AT_ONCE)
 _waiting = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
+_trying = threading.BoundedSemaphore(MOST_TRIES_TOGETHER)
 
 
 class Shared(Generic[Result]):
@@ -100,15 +103,24 @@ class Turn:
                 why = f"these rules take more than {TRY_SECONDS:g} seconds together; try fewer at a time"
                 raise ThrottledError(why, retry_after=1.0, code="busy")
 
-        if not self._places.acquire(blocking=False):
-            why = f"{MOST_TRIES} requests try rules of this campaign already; try again in a moment"
-            raise ThrottledError(why, retry_after=2.0, code="busy")
-        try:
+        with (
+            _place(self._places, f"{MOST_TRIES} requests try rules of this campaign"),
+            _place(_trying, f"{MOST_TRIES_TOGETHER} requests try rules"),
+        ):
             while not self.lock.acquire(timeout=0.1):
                 check()
             try:
                 yield check
             finally:
                 self.lock.release()
-        finally:
-            self._places.release()
+
+
+@contextlib.contextmanager
+def _place(places: threading.BoundedSemaphore, why: str) -> Iterator[None]:
+    """Hold one of the places; refused where none is free."""
+    if not places.acquire(blocking=False):
+        raise ThrottledError(f"{why} already; try again in a moment", retry_after=2.0, code="busy")
+    try:
+        yield
+    finally:
+        places.release()

@@ -128,10 +128,11 @@ def campaign_home(campaign: str, _: Member) -> Response:
 def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Where people label."""
     metric = service.settings(ws, campaign).target_metric
-    closed = [one for one in service.rounds(ws, campaign) if one.validation]
-    score = closed[-1].validation.get(metric) if closed and closed[-1].validation else None
+    last = next((one for one in reversed(service.rounds(ws, campaign)) if one.validation), None)
+    score = last.validation.get(metric) if last and last.validation else None
+    figure = last.figures.get("validation", {}).get(metric) if last else None
     summary = shown_to(who, service.summary(ws, campaign))
-    return render(request, "label.html", campaign=summary, tab="label", metric=metric, score=score)
+    return render(request, "label.html", campaign=summary, tab="label", metric=metric, score=score, figure=figure)
 
 
 @routes.get("/c/{campaign}/progress")

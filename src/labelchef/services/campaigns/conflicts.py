@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.domain.campaigns import Awaited, DecisionKind, RoundState
-from labelchef.ledger.sql import counted
+from labelchef.ledger.sql import counted, tied
 from labelchef.store import decision_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow
 
@@ -29,10 +29,17 @@ def contested_items(connection: Connection, campaign: CampaignRow) -> dict[tuple
     for one in left:
         again = Awaited.LEAD if asked[one.item_id] >= MOST_ATTEMPTS else Awaited.AGAIN
         found[one.item_id, one.attempt] = Awaited.ASKED if one.item_id in batch else again
+    people = campaign.settings.people
+    several = going and people > 1 and not campaign.settings.suggestion_votes
+    cast = vote_table.live_votes_of_round(connection, turn.id) if turn is not None and several else {}
     for item, selection in batch.items():
-        needed = selection.needed or 0
-        if not selection.decided and selection.votes < needed and needed > campaign.settings.people:
+        needed = people if selection.needed is None else selection.needed
+        if selection.decided:
+            continue
+        if people < needed > selection.votes:
             found[item, selection.attempt] = Awaited.FURTHER
+        elif selection.votes >= needed and tied(cast.get(item, [])):
+            found[item, selection.attempt] = Awaited.COUNT
     for item, attempt in vote_table.imported_undecided(connection, campaign.id):
         votes = vote_table.live_votes(connection, item, attempt)
         if votes and item not in batch and counted(votes, MajorityVote())[0] is None:

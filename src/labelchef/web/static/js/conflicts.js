@@ -12,6 +12,7 @@ const campaign = list.dataset.campaign;
 const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
 const AWAITS = {
+  count: t("The votes tie. When the batch is complete, one more person is asked; if nobody is left, you."),
   further: t("The votes tie, and one more person is asked."),
   asked: t("It is being asked again."),
   again: t("It is asked again after the items that were asked less often."),

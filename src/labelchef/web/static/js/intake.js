@@ -246,8 +246,9 @@ function file(one, k) {
 
 for (const [id, name] of Object.entries(SWITCHES)) $(`#${id}`).addEventListener("change", (event) => change({ [name]: event.target.checked }));
 $("#keep-classes").addEventListener("click", () => {
-  const given = $("#classes").value.split("\n").map((line) => line.trim()).filter(Boolean);
-  change({ classes: given });
+  const given = (lines) => lines.map((line) => line.trim()).filter(Boolean);
+  const lines = given($("#classes").value.split("\n"));
+  change({ classes: lines.length === 1 ? given(lines[0].split(",")) : lines }); // one line: names with commas between them
 });
 $("#start-over").addEventListener("click", async () => {
   newest += 1;

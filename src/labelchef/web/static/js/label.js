@@ -425,9 +425,10 @@ watch(campaign, -1, async () => { // no version yet: it is called at once
   if (!closed) return;
   const value = closed.validation[root.dataset.metric];
   if (value !== undefined && value !== score) {
-    const change = value - score;
+    const figure = closed.figures.validation?.[root.dataset.metric];
     $("#score").textContent = value.toFixed(3);
-    if (!Number.isNaN(score)) toast(t("The model learned: {metric} {before} → {now} {arrow}", { metric: root.dataset.metricName, before: score.toFixed(3), now: value.toFixed(3), arrow: change >= 0 ? "▲" : "▼" }));
+    $("#range").textContent = figure ? t("({low} to {high})", { low: figure.low.toFixed(3), high: figure.high.toFixed(3) }) : "";
+    if (!Number.isNaN(score)) toast(t("The model learned: {metric} {before} → {now} {range}", { metric: root.dataset.metricName, before: score.toFixed(3), now: value.toFixed(3), range: $("#range").textContent }));
     score = value;
   }
 });
