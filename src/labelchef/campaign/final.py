@@ -15,7 +15,7 @@ from labelchef.domain.errors import ConflictError
 
 
 def final_classifier(
-    session: Session, names: ClassNames, *, bias: bool = True, feature_names: Sequence[str] | None = None
+    session: Session, names: ClassNames, *, feature_names: Sequence[str] | None = None
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
     if not session.labels.weight.any():
@@ -27,7 +27,7 @@ def final_classifier(
     made = session.from_scratch()
     ruling = session.ruling_of(made)
     rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
-    model = LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)
+    model = LinearClassifier.of(made.point.W, names.as_array(), bias=True, feature_names=feature_names, **rule)
     if ruling is not None and ruling.shift:
         model.intercept += np.array(ruling.shift)
     return model
