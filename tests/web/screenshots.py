@@ -134,9 +134,9 @@ PAGES: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "progress": ("lead", "progress", _progress),
     "overview": ("lead", "lead", _nothing),
     "mine": ("ann", "mine", _nothing),
-    "quality": ("lead", "lead/quality", _quality),
+    "quality": ("lead", "lead/people", _quality),
     "items": ("lead", "lead/items", _items),
-    "conflicts": ("lead", "lead/conflicts", _conflicts),
+    "conflicts": ("lead", "lead/items?view=conflicts", _conflicts),
     "sources": ("lead", "lead/sources", _sources),
 }
 """Picture → who looks, the page below the campaign, and what to wait for."""
