@@ -188,7 +188,7 @@ def test_guidelines_reach_people_and_a_question_gets_its_answer(ws: Workspace, t
     ann.keyboard.press("Escape")
     expect(ann.locator("#news")).to_be_hidden()
     lead.get_by_role("button", name="Close the thread").click()
-    expect(lead.locator("#no-threads")).to_be_visible()
+    expect(lead.locator("#nothing")).to_be_visible()
     for page in (lead, ann):
         resize(page, PHONE)
         assert sideways(page) == 0

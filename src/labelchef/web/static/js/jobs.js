@@ -63,7 +63,8 @@ async function list() {
   const shown = new Map($$(":scope > li", place).map((one) => [one.dataset.key, one]));
   const rows = await Promise.all(entries.map(async (job) => {
     const key = `${job.id} ${job.state}`, there = shown.get(key);
-    if (there) { show($(".job", there), job); return there; }
+    if (there && !isOver(job)) show($(".job", there), job);
+    if (there) return there;
     const made = row(job.kind === "replay" && job.state === "done" ? await call("GET", path(job)) : job); // with what it found
     made.dataset.key = key;
     return made;
