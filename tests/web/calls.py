@@ -451,15 +451,18 @@ CALLS: dict[Route, Call] = {
     ("GET", "/people"): lambda w, p: Sent("/people"),
     ("GET", K): _of(K, ok=(303,)),
     ("GET", f"{K}/label"): _of(f"{K}/label"),
-    ("GET", f"{K}/progress"): _of(f"{K}/progress"),
+    ("GET", f"{K}/progress"): _of(f"{K}/progress", ok=(200, 303)),
     ("GET", f"{K}/mine"): _of(f"{K}/mine"),
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
-            "conflicts", "settings", "export", "members", "sources", "source", "ledger", "items",
-            "guidelines", "discussions", "jobs", "copy", "quality",
+            "settings", "take-home", "people", "sources", "source", "ledger", "items", "copy",
         )
+    },
+    **{
+        ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}", ok=(308,))
+        for part in ("conflicts", "discussions", "guidelines", "members", "quality", "export", "jobs")
     },
     ("GET", f"{K}/lead/items/{{item:path}}"): _of(f"{K}/lead/items/t1"),
 }  # fmt: skip

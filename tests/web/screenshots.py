@@ -118,11 +118,11 @@ def _sources(page: Page) -> None:
 
 
 def _items(page: Page) -> None:
-    expect(page.locator("main li").first).to_be_visible(timeout=60_000)
+    expect(page.locator("#items > li").first).to_be_visible(timeout=60_000)
 
 
 def _quality(page: Page) -> None:
-    expect(page.locator("main table").first).to_be_visible(timeout=60_000)
+    expect(page.locator("#quality-body table").first).to_be_visible(timeout=60_000)
 
 
 def _conflicts(page: Page) -> None:
@@ -131,12 +131,12 @@ def _conflicts(page: Page) -> None:
 
 PAGES: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "label": ("ann", "label", _label),
-    "progress": ("lead", "progress", _progress),
-    "overview": ("lead", "lead", _nothing),
+    "progress": ("ann", "progress", _progress),
+    "overview": ("lead", "lead", _progress),
     "mine": ("ann", "mine", _nothing),
-    "quality": ("lead", "lead/quality", _quality),
+    "quality": ("lead", "lead/people", _quality),
     "items": ("lead", "lead/items", _items),
-    "conflicts": ("lead", "lead/conflicts", _conflicts),
+    "conflicts": ("lead", "lead/items?view=conflicts", _conflicts),
     "sources": ("lead", "lead/sources", _sources),
 }
 """Picture → who looks, the page below the campaign, and what to wait for."""

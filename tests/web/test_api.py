@@ -114,7 +114,7 @@ def test_items_and_people_may_have_slashes(
     assert lead.get(f"{base(made)}/tasks/{quote(task['item'], safe='')}").json()["item"] == task["item"]
     assert lead.client.put(f"{base(made)}/members/{quote('lab/ann', safe='')}").status_code == 204
     assert [one["name"] for one in lead.get(f"{base(made)}/members").json()["entries"]] == ["lab/ann"]
-    assert "/members/lab%2Fann" in lead.get(f"/c/{made.slug}/lead/members").text
+    assert "/members/lab%2Fann" in lead.get(f"/c/{made.slug}/lead/people").text
     assert lead.client.delete(f"{base(made)}/members/lab%2Fann").status_code == 204
 
 
@@ -320,13 +320,13 @@ def test_the_model_goes_out(
         assert answer.status_code == 200
         assert f'filename="{campaign.slug}-model.{format}"' in answer.headers["content-disposition"]
         assert answer.content.startswith(begins)
-        assert f'aria-label="Model as {format}"' in lead.get(f"/c/{campaign.slug}/lead/export").text
+        assert f'aria-label="Model as {format}"' in lead.get(f"/c/{campaign.slug}/lead/take-home").text
     assert lead.get(where, params={"format": "pkl"}).status_code == 422
     assert as_person("ann").get(where).status_code == 403
     monkeypatch.setitem(sys.modules, "onnx", None)
     missing = lead.get(where, params={"format": "onnx"})
     assert (missing.status_code, missing.json()["code"]) == (422, "onnx")
-    page = lead.get(f"/c/{campaign.slug}/lead/export").text
+    page = lead.get(f"/c/{campaign.slug}/lead/take-home").text
     assert "Model as npz" in page
     assert "Model as onnx" not in page
     untrained = campaigns.create_campaign(ws, "No model yet", small_data(), Settings(gamma=0.5, l2=0.01), "lead")
@@ -526,8 +526,8 @@ def test_a_change_wakes_those_who_wait(
     assert person.get(f"{base(campaign)}/changes", params={"since": now, "timeout": 0.2}).json()["version"] == now
 
 
-PAGES = ["/", "/new", "/people", "/account", "/c/{c}/label", "/c/{c}/progress", "/c/{c}/lead", "/c/{c}/lead/ledger",
-         "/c/{c}/lead/conflicts", "/c/{c}/lead/members", "/c/{c}/lead/settings", "/c/{c}/lead/export"]  # fmt: skip
+PAGES = ["/", "/new", "/people", "/account", "/c/{c}/label", "/c/{c}/lead", "/c/{c}/lead/ledger",
+         "/c/{c}/lead/items?view=conflicts", "/c/{c}/lead/people", "/c/{c}/lead/settings", "/c/{c}/lead/take-home"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -550,13 +550,33 @@ def test_names_of_campaigns_and_notes_show_as_text(ws: Workspace, as_person: Sig
     lead = as_person("lead")
     task = held(lead, made)[0]
     vote(lead, made, task["item"], 2, note=NASTY)
-    for path in ("/", f"/c/{made.slug}/label", f"/c/{made.slug}/progress", f"/c/{made.slug}/lead", f"/c/{made.slug}/lead/ledger",
-                 f"/c/{made.slug}/lead/conflicts"):  # fmt: skip
+    for path in ("/", f"/c/{made.slug}/label", f"/c/{made.slug}/lead", f"/c/{made.slug}/lead/ledger",
+                 f"/c/{made.slug}/lead/items?view=conflicts"):  # fmt: skip
         page = lead.get(path).text
         assert "<script>document" not in page, path
         assert "<img src=x" not in page, path
         assert "<b>cow" not in page, path
         assert "49" not in re.findall(r"&amp; (\S+) ", page), "templates do not run what they show"
+
+
+def test_earlier_addresses_of_pages_lead_to_the_present_ones(as_person: Sign, campaign: CampaignSummary) -> None:
+    lead, ann, home = as_person("lead"), as_person("ann"), f"/c/{campaign.slug}"
+    moved = {
+        "conflicts": "items?view=conflicts",
+        "discussions": "items?view=comments",
+        "guidelines": "settings#guidelines",
+        "members": "people",
+        "quality": "people#quality",
+        "export": "take-home",
+        "jobs": "take-home",
+    }
+    for old, new in moved.items():
+        answer = lead.get(f"{home}/lead/{old}")
+        assert (answer.status_code, answer.headers["location"]) == (308, f"{home}/lead/{new}")
+        assert lead.get(answer.headers["location"]).status_code == 200
+        assert ann.get(f"{home}/lead/{old}").status_code == 403
+    assert lead.get(f"{home}/progress").headers["location"] == f"{home}/lead"
+    assert ann.get(f"{home}/progress").status_code == 200
 
 
 def test_people_who_open_a_page_are_asked_to_sign_in(client: TestClient, campaign: CampaignSummary) -> None:

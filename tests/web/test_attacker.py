@@ -172,7 +172,16 @@ def served(ws: Workspace, hostile: str) -> Iterator[str]:
         yield base
 
 
-LEAD_PAGES = ("", "/conflicts", "/ledger", "/members", "/quality", "/sources", "/settings", "/export")
+LEAD_PAGES = (
+    "",
+    "/items?view=conflicts",
+    "/items?view=doubts",
+    "/ledger",
+    "/people",
+    "/sources",
+    "/settings",
+    "/take-home",
+)
 ECHOED = quote(LONG, safe="")
 
 
@@ -218,14 +227,14 @@ def test_nothing_that_people_or_files_write_runs_on_any_page(
 def _interact(lead: Victim, hostile: str, tmp_path: Path) -> None:
     """What scripts of the page build from answers: conflicts, sources, imports, error messages."""
     page = lead.page
-    page.goto(f"/c/{hostile}/lead/conflicts")
+    page.goto(f"/c/{hostile}/lead/items?view=conflicts")
     expect(page.locator("#conflicts > li").first).to_contain_text(RUN)
     lead.check("conflicts")
     page.goto(f"/c/{hostile}/lead/sources")
     page.locator("table.sources button").first.click()
     expect(page.locator("table.sources")).to_contain_text(RUN)
     lead.check("sources")
-    page.goto(f"/c/{hostile}/lead/export")
+    page.goto(f"/c/{hostile}/lead/take-home")
     kept, gone = tmp_path / f"votes {RUN.replace('/', '')}.csv", tmp_path / "bad.csv"
     name = CLASSES[1].replace('"', '""')
     kept.write_text(f'item,annotator,label\n"t1 {RUN}","robot {RUN}","{name}"\n')
@@ -291,7 +300,7 @@ def test_report_charts_and_card_run_nothing(
     lead.elsewhere += ("file:",)
     page = lead.page
     base = f"/api/campaigns/{hostile}"
-    page.goto(f"/c/{hostile}/lead/export")
+    page.goto(f"/c/{hostile}/lead/take-home")
     page.get_by_role("button", name="report.html").click()
     with page.expect_download() as download:
         page.locator(".job[data-kind=report] a").click(timeout=60_000)

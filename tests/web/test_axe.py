@@ -104,7 +104,7 @@ def _guidelines(page: Page) -> None:
 
 
 def _discussions(page: Page) -> None:
-    expect(page.locator("#threads .said").first).to_be_visible()
+    expect(page.locator("#comments .said").first).to_be_visible()
 
 
 def _open(page: Page) -> None:
@@ -115,6 +115,10 @@ def _open(page: Page) -> None:
 
 def _conflicts(page: Page) -> None:
     expect(page.locator("#conflicts > li").first).to_be_visible()
+
+
+def _doubts(page: Page) -> None:
+    expect(page.locator("#nothing")).to_be_visible()
 
 
 def _sources(page: Page) -> None:
@@ -199,23 +203,20 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", "/people", _nothing),
     ("lead", "/account", _token),
     ("lead", f"{CAMPAIGN}/label", _help),
-    ("lead", f"{CAMPAIGN}/progress", _open),
     ("lead", f"{CAMPAIGN}/lead", _open),
-    ("lead", f"{CAMPAIGN}/lead/conflicts", _conflicts),
+    ("lead", f"{CAMPAIGN}/lead/items?view=conflicts", _conflicts),
     ("lead", f"{CAMPAIGN}/lead/ledger", _nothing),
-    ("lead", f"{CAMPAIGN}/lead/discussions", _discussions),
-    ("lead", f"{CAMPAIGN}/lead/guidelines", _guidelines),
+    ("lead", f"{CAMPAIGN}/lead/items?view=comments", _discussions),
     ("lead", f"{CAMPAIGN}/lead/items?q=text&state=asked", _picked),
+    ("lead", f"{CAMPAIGN}/lead/items?view=doubts", _doubts),
     ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
-    ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
-    ("lead", f"{CAMPAIGN}/lead/quality", _quality),
+    ("lead", f"{CAMPAIGN}/lead/people", _quality),
     ("ann", f"{CAMPAIGN}/mine", _nothing),
     ("lead", f"{CAMPAIGN}/lead/source?name=lexicon", _source),
     ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
-    ("lead", f"{CAMPAIGN}/lead/settings", _open),
-    ("lead", f"{CAMPAIGN}/lead/export", _imported),
-    ("lead", f"{CAMPAIGN}/lead/jobs", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/settings", _guidelines),
+    ("lead", f"{CAMPAIGN}/lead/take-home", _imported),
     ("lead", f"{CAMPAIGN}/lead/copy", _open),
     ("lead", "/?shelf=archived", _nothing),
     ("lead", "/?shelf=deleted", _nothing),

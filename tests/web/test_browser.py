@@ -142,14 +142,14 @@ def test_label_by_keys_undo_finish_a_round_and_see_the_metric_move(ws: Workspace
     page.wait_for_selector(SHOWN)
     expect(page.locator("#round")).to_have_text("Round 2")
     expect(page.locator("#score")).not_to_have_text(str(score))
-    page.get_by_role("link", name="Progress").click()
+    page.get_by_role("link", name="How far are we?").click()
     expect(page.locator("#metric-tile")).to_contain_text("cross-fitted over 30 trusted samples")
     expect(page.locator("#metric-tile")).not_to_contain_text("at the start")  # on samples that train it shows no gain
     expect(page.locator("#metric-tile b")).not_to_have_text(str(score))
     page.wait_for_function(
         "() => [...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)"
     )
-    assert len(page.locator("figure:visible").all()) == 5
+    assert len(page.locator("figure:visible").all()) == 3
 
 
 def test_the_next_item_is_there_before_the_vote_is_saved(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -255,7 +255,7 @@ def test_two_annotators_disagree_and_the_lead_resolves(ws: Workspace, team: str,
     ann.get_by_label("Password").fill(PASSWORD)
     ann.get_by_role("button", name="Sign in").click()
     ann.wait_for_selector(SHOWN)
-    expect(ann.get_by_role("link", name="Lead")).to_have_count(0)
+    expect(ann.get_by_role("link", name="Settings")).to_have_count(0)
     for _ in range(2):
         ann.wait_for_selector(SHOWN)
         press(ann, "1")
@@ -266,13 +266,13 @@ def test_two_annotators_disagree_and_the_lead_resolves(ws: Workspace, team: str,
         press(bob, "2")
     ann.wait_for_selector(SHOWN)
     expect(ann.locator("#round")).to_have_text("Round 2")
-    sign_in(lead, "lead", "/c/animals/lead/conflicts")
+    sign_in(lead, "lead", "/c/animals/lead/items?view=conflicts")
     expect(lead.locator("#conflicts > li")).to_have_count(2)
     expect(lead.locator("#conflicts > li").first).to_contain_text("ann")
     decided = lead.locator("#conflicts > li").first.get_attribute("data-key")
     lead.keyboard.press("3")
     expect(lead.locator("#conflicts > li")).to_have_count(1)
-    lead.get_by_role("link", name="Export").click()
+    lead.get_by_role("link", name="Take home").click()
     with lead.expect_download() as download:
         lead.locator("section", has_text="Labels").get_by_role("link", name="csv").click()
     download.value.save_as(tmp_path / "labels.csv")
@@ -302,14 +302,14 @@ def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) 
     lead = opened(team)
     sign_in(lead, "lead", "/c/animals/lead/settings")
     lead.get_by_label("Share of hidden gold").fill("0.3")
-    lead.get_by_role("button", name="Save").click()
+    lead.get_by_role("button", name="Save", exact=True).click()
     expect(lead.locator("form[data-body] .told")).to_contain_text(
         "“Share of hidden gold” is 0.3 and “Share shown blind” is 0"
     )
     lead.get_by_label("Share of hidden gold").fill("0")
     lead.get_by_label("Share shown blind").fill("1")
     lead.get_by_label("Budget").fill("")
-    lead.get_by_role("button", name="Save").click()
+    lead.get_by_role("button", name="Save", exact=True).click()
     expect(lead.locator("form[data-body] .told")).to_contain_text("Saved")
     assert campaigns.settings(ws, "animals").blind_share == 1.0
     assert campaigns.settings(ws, "animals").budget is None
@@ -342,7 +342,7 @@ def test_accounts_and_tokens_in_the_browser(ws: Workspace, team: str, opened: Op
     page.get_by_label("Password").fill("doras long password")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("#accounts")).to_contain_text("dora")
-    page.goto("/c/animals/lead/members")
+    page.goto("/c/animals/lead/people")
     page.locator("tr", has_text="dora").get_by_role("button", name="Add to this campaign").click()
     expect(page.locator("tr", has_text="dora").get_by_role("button", name="Remove")).to_be_visible()
     page.goto("/account")
@@ -365,13 +365,13 @@ def test_light_and_dark_follow_the_system_and_the_toggle(ws: Workspace, laptop: 
     assert dark != light
     page.reload()
     assert page.evaluate(background) == light, "the choice stays"
-    page.goto("/c/animals/progress")
+    page.goto("/c/animals/lead")
     assert page.locator("img.only-light").first.is_visible()
     assert not page.locator("img.only-dark").first.is_visible()
 
 
-PATHS = ["/", "/new", "/account", "/c/animals/label", "/c/animals/progress", "/c/animals/lead"]
-PATHS += [f"/c/animals/lead/{part}" for part in ("ledger", "conflicts", "members", "settings", "export")]
+PATHS = ["/", "/new", "/account", "/c/animals/label", "/c/animals/lead"]
+PATHS += [f"/c/animals/lead/{part}" for part in ("ledger", "items?view=conflicts", "people", "settings", "take-home")]
 
 
 def test_every_page_fits_a_phone_and_has_names_for_all_it_asks(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -475,14 +475,13 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
     saved(page)
     page.wait_for_selector(SHOWN)
     expect(page.locator("#round")).to_have_text("Round 2")
-    page.get_by_role("link", name="Progress").click()
+    page.get_by_role("link", name="How far are we?").click()
     page.wait_for_function(
         "() => [...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)"
     )
-    page.locator("#every-round summary").click()
-    row = page.locator("#every-round tbody tr").first
-    expect(row.locator("td").nth(3)).to_have_text("–")
-    expect(row.locator("td").nth(6)).to_have_text("")
+    row = page.locator("#every-round tbody tr").nth(1)
+    expect(row.locator("td").nth(6)).to_have_text("–")
+    expect(row.locator("td").nth(-3)).to_have_text("")
     made = campaigns.settings(ws, "by-chance")
     assert (made.selector, made.batch_size, made.budget, made.seed) == ("random", 2, None, 7)
 

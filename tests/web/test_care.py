@@ -65,14 +65,14 @@ def test_a_lead_of_one_campaign_has_its_lead_pages_only(
     assert here["ann"] == "lead"
     accounts.set_member(ws, other.slug, "ann", "lead")
     ann = as_person("ann")
-    for part in ("", "/conflicts", "/ledger", "/members", "/settings", "/export", "/jobs", "/sources"):
+    for part in ("", "/items?view=conflicts", "/ledger", "/people", "/settings", "/take-home", "/sources"):
         assert ann.get(f"/c/{campaign.slug}/lead{part}").status_code == 200, part
         assert ann.get(f"/c/{other.slug}/lead{part}").status_code == 403, part
-    assert ">Lead<" in ann.get(f"/c/{campaign.slug}/label").text
-    assert ">Lead<" not in ann.get(f"/c/{other.slug}/label").text
+    assert ">Take home<" in ann.get(f"/c/{campaign.slug}/label").text
+    assert ">Take home<" not in ann.get(f"/c/{other.slug}/label").text
     for path in ("/new", "/people", f"/c/{campaign.slug}/lead/copy"):
         assert ann.get(path).status_code == 403, path
-    assert "Make accounts" not in ann.get(f"/c/{campaign.slug}/lead/members").text
+    assert "Make accounts" not in ann.get(f"/c/{campaign.slug}/lead/people").text
     votes = {"file": ("votes.csv", b"item,annotator,label\nt1,robot,dog\n")}
     for slug, status in ((campaign.slug, 200), (other.slug, 403)):
         sent = ann.client.post(f"/api/campaigns/{slug}/import-votes", files=votes, data={"dry_run": "true"})
@@ -110,10 +110,9 @@ def test_asked_is_one_number_everywhere(
     assert lead.get("/api/campaigns").json()["entries"][0]["spent"] == asked
     sentence = f"{asked} samples asked ({seen.asked.audited} of them drawn by chance), 1 more imported or decided"
     assert f"{asked} of 24 asked" in " ".join(lead.get("/").text.split())
-    for path in (f"/c/{slug}/lead", f"/c/{slug}/progress"):
-        page = lead.get(path).text
-        assert f"<b>{asked} / 24</b><span>items asked</span>" in page
-        assert sentence in page
+    page = lead.get(f"/c/{slug}/lead").text
+    assert f"<b>{asked} / 24</b><span>items asked</span>" in page
+    assert sentence in page
     report = exchange.report(ws, slug)
     assert f"<b>{asked}</b><span>samples asked</span>" in report
     assert sentence in report
@@ -143,7 +142,7 @@ def laptop(ws: Workspace) -> Iterator[str]:
 def test_a_lead_takes_care_of_a_campaign(ws: Workspace, laptop: str, opened: Open, tmp_path: Path) -> None:  # noqa: F811
     page = opened(laptop)
     page.set_default_timeout(120_000)
-    enter(ws, page, "/c/animals/lead/export")
+    enter(ws, page, "/c/animals/lead/take-home")
     page.locator("form[data-job=replay] button").click()  # a job with progress, cancelled
     box = page.locator(".job[data-kind=replay]")
     expect(box.locator("progress")).to_be_visible()
@@ -157,7 +156,6 @@ def test_a_lead_takes_care_of_a_campaign(ws: Workspace, laptop: str, opened: Ope
     with page.expect_download() as got:
         link.click()
     assert got.value.path().read_text().startswith("id,split,label,probability")
-    page.goto("/c/animals/lead/jobs")
     expect(page.locator("#jobs > li")).to_have_count(2)
     expect(page.locator("#jobs > li").first).to_contain_text("animals-predictions.csv")
     page.locator("#jobs > li").nth(1).get_by_role("button", name="Remove").click()
@@ -170,7 +168,7 @@ def test_a_lead_takes_care_of_a_campaign(ws: Workspace, laptop: str, opened: Ope
     expect(page.get_by_text("A campaign of this name exists.")).to_be_visible()
     page.get_by_role("button", name="Call this one “Other 2”").click()
     page.wait_for_url("**/c/animals/lead/settings")
-    expect(page.locator("h1")).to_have_text("Other 2")
+    expect(page.locator(".top .place")).to_have_text("Other 2")
     page.locator("#confirm").fill("Other 2")  # delete and restore
     page.locator("#delete button").click()
     page.wait_for_url("**/?shelf=deleted")

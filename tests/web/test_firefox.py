@@ -69,9 +69,9 @@ def test_sign_in_label_by_keys_and_lead(ws: Workspace, told: tuple[Page, list[st
     expect(page.get_by_role("dialog")).to_be_hidden()
     page.context.clear_cookies()
     sign_in(page, "lead", "/c/animals/lead")
-    expect(page.get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("link", name="How far are we?")).to_have_attribute("aria-current", "page")
     expect(page.locator("#overview")).to_contain_text("ann")
-    for address in ("/", "/new", "/c/animals/progress", "/c/animals/lead/settings", "/c/animals/lead/ledger"):
+    for address in ("/", "/new", "/c/animals/lead/people", "/c/animals/lead/settings", "/c/animals/lead/ledger"):
         page.goto(address)
         expect(page.locator("h1").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, address

@@ -19,8 +19,8 @@ TEXTS = [
     for k in range(90)
 ]
 FILE = "\n".join(["id,text", *(f"{key},{text}" for key, text in TEXTS)]).encode()
-PAGES = ["label", "progress", "mine", "lead", "lead/items", "lead/items/t000", "lead/ledger"]
-PAGES += [f"lead/{part}" for part in ("sources", "quality", "members", "settings", "export")]
+PAGES = ["label", "mine", "lead", "lead/items", "lead/items/t000", "lead/ledger"]
+PAGES += [f"lead/{part}" for part in ("sources", "people", "settings", "take-home", "items?view=doubts")]
 
 
 def read_csv(lead: Person, what: str) -> pd.DataFrame:
@@ -87,12 +87,12 @@ def rounds(lead: Person) -> list[dict[str, Any]]:
 
 
 def look(lead: Person, words: str) -> None:
-    """Every page opens, and Progress says this."""
+    """Every page opens, and the first says this."""
     for page in PAGES:
         shown = lead.get(f"/c/tweets/{page}")
         assert shown.status_code == 200, (page, shown.text[:500])
         assert ">nan<" not in shown.text.lower(), page
-    assert words in lead.get("/c/tweets/progress").text
+    assert words in lead.get("/c/tweets/lead").text
     for name in ("metric", "audit", "change", "seconds", "agreement", "map"):
         assert lead.get(f"/api/campaigns/tweets/charts/{name}.svg").status_code in (200, 404)
     for path in ("", "/audit", "/progress", "/sources"):

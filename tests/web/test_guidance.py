@@ -244,7 +244,7 @@ def test_guidelines_by_the_api(campaign: CampaignSummary, as_person: Sign) -> No
     assert (wrong.status_code, wrong.json()["code"]) == (422, "class_name")
     assert lead.client.put(f"{API}/guidelines", json={"text": "x" * (LONGEST_TEXT + 1)}).status_code == 422
     assert ann.client.put(f"{API}/guidelines", json={"text": "mine"}).status_code == 403
-    assert ann.get("/c/animals/lead/guidelines").status_code == 403
+    assert ann.get("/c/animals/lead/settings").status_code == 403
 
 
 def test_a_thread_by_the_api(ws: Workspace, campaign: CampaignSummary, as_person: Sign) -> None:

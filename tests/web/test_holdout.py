@@ -36,7 +36,7 @@ def test_rounds_tell_both_parts_and_the_gain(ws: Workspace, as_person: Sign, peo
 
 
 def tile(lead: Person, made: CampaignSummary) -> str:
-    page = lead.get(f"/c/{made.slug}/progress").text
+    page = lead.get(f"/c/{made.slug}/lead").text
     start = page.index('id="gain-tile"')
     return page[start : page.index("</div>", start)]
 

@@ -75,7 +75,7 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
         press(page, "1")
     saved(page)
     page.wait_for_selector(SHOWN)
-    page.goto("/c/from-raw-files/lead/export")
+    page.goto("/c/from-raw-files/lead/take-home")
     page.get_by_role("button", name="Data set as csv").click()
     with page.expect_download(timeout=60000) as download:
         page.locator(".job[data-kind=dataset] a").click(timeout=60000)

@@ -82,12 +82,12 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     looked_at(lead, "settings")
     for name in ("ann", "bob", "cat"):
         accounts.set_member(ws, "flights", name, "lead")
-    lead.goto(f"{PLACE}/lead/members")
+    lead.goto(f"{PLACE}/lead/people")
     looked_at(lead, "members")
-    lead.goto(f"{PLACE}/lead/guidelines")
+    lead.goto(f"{PLACE}/lead/settings")
     lead.wait_for_selector("#guidelines[data-ready]")
     lead.locator("#text").fill("# Flights\n\nWas the **flight** good?")
-    lead.get_by_role("button", name="Save").click()
+    lead.get_by_role("button", name="Save the guidelines").click()
     expect(lead.locator("#guidelines-told")).to_contain_text("version 1")
     looked_at(lead, "guidelines")
 
@@ -125,8 +125,8 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     assert not decisions.conflicts(ws, "flights"), "no tie went to the lead"
     assert len(counted) == 4 or decisions.ledger(ws, "flights", kind="decision").entries
 
-    lead.goto(f"{PLACE}/lead/discussions")
-    expect(lead.locator("#threads .said")).to_have_text("What if it was late but friendly?")
+    lead.goto(f"{PLACE}/lead/items?view=comments")
+    expect(lead.locator("#comments .said")).to_have_text("What if it was late but friendly?")
     lead.get_by_label("Your comment").fill("Late is bad.")
     lead.get_by_role("button", name="Send").click()
     expect(ann.locator("#news")).to_have_text("1 new answer", timeout=60_000)
@@ -152,7 +152,7 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     label_until_idle(ann, "1")
     label_until_idle(bob, "1")
     label_until_idle(cat, "1")
-    lead.goto(f"{PLACE}/lead/quality")
+    lead.goto(f"{PLACE}/lead/people")
     for name in ("ann", "bob", "cat"):
         expect(lead.locator("main")).to_contain_text(name)
     expect(lead.locator("main")).to_contain_text("too few")
@@ -160,11 +160,11 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     ann.goto(f"{PLACE}/mine")
     expect(ann.locator("main")).not_to_contain_text("gold")
     looked_at(ann, "mine")
-    for part in ("", "/conflicts", "/ledger", "/sources", "/export", "/jobs"):
+    for part in ("", "/items?view=conflicts", "/items?view=doubts", "/ledger", "/sources", "/take-home"):
         lead.goto(f"{PLACE}/lead{part}")
-        looked_at(lead, f"lead{part.replace('/', '-')}")
+        looked_at(lead, f"lead{part.replace('/', '-').replace('?', '-')}")
 
-    lead.goto(f"{PLACE}/lead/export")
+    lead.goto(f"{PLACE}/lead/take-home")
     lead.get_by_role("button", name="Data set as csv").click()
     link = lead.locator(".job[data-kind=dataset] a")
     with lead.expect_download() as download:

@@ -143,7 +143,7 @@ def talking(ws: Workspace, people: dict[str, Role]) -> Iterator[str]:
 
 def test_guidelines_reach_people_and_a_question_gets_its_answer(ws: Workspace, talking: str, opened: Open) -> None:
     lead, ann = opened(talking), opened(talking)
-    sign_in(lead, "lead", "/c/animals/lead/guidelines")
+    sign_in(lead, "lead", "/c/animals/lead/settings")
     sign_in(ann, "ann", "/c/animals/label")
     ann.wait_for_selector("#label:not(.idle) .class")
     expect(ann.locator("#guide-mark")).to_be_hidden()
@@ -152,11 +152,11 @@ def test_guidelines_reach_people_and_a_question_gets_its_answer(ws: Workspace, t
         "# Animals\n\nRead **all**.\n\n<script>document.title = 'owned'</script> [x](javascript:x)"
     )
     expect(lead.locator("#preview strong")).to_have_text("all")
-    lead.get_by_role("button", name="Save").click()
+    lead.get_by_role("button", name="Save the guidelines").click()
     expect(lead.locator("#guidelines-told")).to_contain_text("version 1")
     lead.get_by_label("Text about").select_option("=dog")
     lead.locator("#text").fill("It *barks*.")
-    lead.get_by_role("button", name="Save").click()
+    lead.get_by_role("button", name="Save the guidelines").click()
     expect(lead.locator("#versions > li")).to_have_count(2)
     expect(ann.locator("#guide-mark")).to_be_visible()
     expect(ann.locator(".class", has_text="dog").locator(".about")).to_have_text("It barks.")
@@ -177,11 +177,11 @@ def test_guidelines_reach_people_and_a_question_gets_its_answer(ws: Workspace, t
     expect(ann.locator("#thread-count")).to_have_text("1")
     ann.keyboard.press("1")
     saved(ann)
-    lead.goto("/c/animals/lead/discussions")
-    expect(lead.locator("#threads .said")).to_have_text("Cat or <b>cow</b>?")
+    lead.goto("/c/animals/lead/items?view=comments")
+    expect(lead.locator("#comments .said")).to_have_text("Cat or <b>cow</b>?")
     lead.get_by_label("Your comment").fill("A cat.")
     lead.get_by_role("button", name="Send").click()
-    expect(lead.locator("#threads .said")).to_have_count(2)
+    expect(lead.locator("#comments .said")).to_have_count(2)
     expect(ann.locator("#news")).to_have_text("1 new answer")
     ann.locator("#news").click()
     expect(ann.locator("#thread-item")).to_contain_text(f"{asked}:")
@@ -189,7 +189,7 @@ def test_guidelines_reach_people_and_a_question_gets_its_answer(ws: Workspace, t
     ann.keyboard.press("Escape")
     expect(ann.locator("#news")).to_be_hidden()
     lead.get_by_role("button", name="Close the thread").click()
-    expect(lead.locator("#no-threads")).to_be_visible()
+    expect(lead.locator("#nothing")).to_be_visible()
     for page in (lead, ann):
         resize(page, PHONE)
         assert sideways(page) == 0

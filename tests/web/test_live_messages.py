@@ -73,8 +73,8 @@ def test_an_answer_is_shown_though_the_page_failed_to_ask_for_it(ws: Workspace, 
 
 def test_what_a_lead_writes_stays_while_threads_are_fetched(ws: Workspace, team: str, opened: Open) -> None:
     lead, item = opened(team), asked(ws)
-    sign_in(lead, "lead", "/c/animals/lead/discussions")
-    expect(lead.locator("#threads .said")).to_have_count(1)
+    sign_in(lead, "lead", "/c/animals/lead/items?view=comments")
+    expect(lead.locator("#comments .said")).to_have_count(1)
     held = held_once(lead, "**/threads?*")
     with lead.expect_request("**/threads?*"):
         discussions.add(ws, "animals", "bob", item, "I wonder too.", lead=True)
@@ -82,7 +82,7 @@ def test_what_a_lead_writes_stays_while_threads_are_fetched(ws: Workspace, team:
     with lead.expect_response("**/threads?*"):
         held[0].continue_()
     lead.get_by_role("button", name="Send").click()
-    expect(lead.locator("#threads .said")).to_have_text(["Cat or dog?", "I wonder too.", "A cat."])
+    expect(lead.locator("#comments .said")).to_have_text(["Cat or dog?", "I wonder too.", "A cat."])
     assert discussions.news(ws, "animals", "ann").answers[0].count == 2
 
 

@@ -31,7 +31,7 @@ def test_too_few_people_are_said_to_the_lead(
     lead, ann = as_person("lead"), as_person("ann")
     (told,) = lead.get(f"/api/campaigns/{made.slug}/status").json()["summary"]["notices"]
     assert told == {"code": "people", "message": TOO_FEW}
-    for path in ("/", f"/c/{made.slug}/lead", f"/c/{made.slug}/lead/members"):
+    for path in ("/", f"/c/{made.slug}/lead", f"/c/{made.slug}/lead/people"):
         assert TOO_FEW in lead.get(path).text
     assert ann.get(f"/api/campaigns/{made.slug}").json()["notices"] == []
     assert TOO_FEW not in ann.get("/").text

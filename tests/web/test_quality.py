@@ -164,7 +164,7 @@ def test_quality_and_own_work_in_a_browser(told: str, slug: str, browser: Browse
     votes.cast_vote(ws, slug, "lead", given[0].item, 0)  # too few to be drawn; it may be on gold
     for width in (1280, 390):
         page = enter(browser, told, "lead", width)
-        page.goto(f"/c/{slug}/lead/quality")
+        page.goto(f"/c/{slug}/lead/people")
         page.locator("table.quality button").first.click(timeout=60_000)
         expect(page.get_by_role("heading", name="Against the decisions")).to_be_visible()
         expect(page.locator("#not-drawn")).to_contain_text(

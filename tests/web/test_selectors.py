@@ -95,9 +95,9 @@ def test_tasks_status_progress_and_exports_without_suggestions(
     assert strict(lead.get(f"{base}/conflicts").text)["entries"][0]["suggestion"] is None
     strict(lead.get(f"{base}/status").text)
     strict(lead.get(f"{base}/ledger").text)
-    shown = lead.get(f"/c/{made.slug}/progress").text
+    shown = lead.get(f"/c/{made.slug}/lead").text
     assert "Every round in numbers" in shown
     assert not re.search(r"\bnan\b", shown.split("<main")[1].lower())
     assert lead.get(f"{base}/charts/change.svg?theme=dark").status_code == 200
-    for page in ("label", "lead", "lead/ledger", "lead/settings", "lead/conflicts"):
+    for page in ("label", "lead", "lead/ledger", "lead/settings", "lead/items?view=conflicts"):
         assert lead.get(f"/c/{made.slug}/{page}").status_code == 200

@@ -145,27 +145,27 @@ def test_pages_of_two_leads(ws: Workspace, team: str, opened: Open) -> None:
         sign_in(page, "lead", "/c/animals/lead/settings")
     saved = "form[data-changed] .told"
     first.get_by_label("Budget").fill("50")
-    first.get_by_role("button", name="Save").click()
+    first.get_by_role("button", name="Save", exact=True).click()
     expect(first.locator(saved)).to_contain_text("Saved")
     second.get_by_label("Batch size").fill("0")
-    second.get_by_role("button", name="Save").click()
+    second.get_by_role("button", name="Save", exact=True).click()
     top, field = second.locator(".top").bounding_box(), second.get_by_label("Batch size").bounding_box()
     assert top is not None
     assert field is not None
     assert field["y"] >= top["y"] + top["height"], "what is wrong is not behind the header"
     second.get_by_label("Batch size").fill("3")
-    second.get_by_role("button", name="Save").click()
+    second.get_by_role("button", name="Save", exact=True).click()
     expect(second.locator(saved)).to_contain_text("Saved")
     expect(second.get_by_label("Budget")).to_have_value("50")
     kept = campaigns.settings(ws, "animals")
     assert (kept.budget, kept.batch_size) == (50, 3)
     second.get_by_label("Budget").fill("40")
-    second.get_by_role("button", name="Save").click()
+    second.get_by_role("button", name="Save", exact=True).click()
     expect(second.locator(saved)).to_contain_text("Saved")
     first.get_by_label("Budget").fill("60")
-    first.get_by_role("button", name="Save").click()
+    first.get_by_role("button", name="Save", exact=True).click()
     expect(first.locator(saved)).to_contain_text("budget is 40 now, set by lead (you saw 50)")
-    first.get_by_role("button", name="Save").click()
+    first.get_by_role("button", name="Save", exact=True).click()
     expect(first.locator(saved)).to_contain_text("Saved")
     assert campaigns.settings(ws, "animals").budget == 60
     second.goto("/c/animals/lead")

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from labelchef.domain.campaigns import Account, Shelf, SplitName
+from labelchef.domain.campaigns import Shelf, SplitName
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
@@ -101,7 +101,7 @@ def new(
         most_mb=options.max_upload_mb,
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        options=[(name, option) for name, option in OPTIONS.items() if not option.several],
+        options=OPTIONS.items(),
         defaults=Settings().as_dict(),
     )
 
@@ -115,7 +115,7 @@ def account(request: Request, who: SignedIn, ws: Store) -> Response:
 @routes.get("/people")
 def people(request: Request, _: Lead, ws: Store) -> Response:
     """All accounts."""
-    return render(request, "people.html", accounts=_accounts(ws))
+    return render(request, "people.html", accounts=accounts.list_accounts(ws))
 
 
 @routes.get("/c/{campaign}")
@@ -137,22 +137,22 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 
 @routes.get("/c/{campaign}/progress")
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
-    """Progress of the campaign."""
+    """Progress of the campaign as annotators see it; leads have a page of their own."""
+    if who.may_lead:
+        return RedirectResponse(f"/c/{quote(campaign, safe='')}/lead", status_code=303)
     summary = shown_to(who, service.summary(ws, campaign))
-    found = measuring.progress(ws, campaign) if who.may_lead else measuring.progress_for(ws, campaign, who.name)
-    return render(
-        request,
-        "progress.html",
-        campaign=summary,
-        tab="progress",
-        watch=True,
-        progress=found,
-        people=found.people,
-        pairs=found.pairs,
-        charts=charts.available(found),
-        about_baselines=ABOUT_BASELINES,
-        stamp=charts.stamp(ws, campaign),
-    )
+    found = measuring.progress_for(ws, campaign, who.name)
+    values = _progress_values(ws, campaign, found)
+    return render(request, "progress.html", campaign=summary, tab="progress", watch=True, **values)
+
+
+def _progress_values(ws: Workspace, campaign: str, found: measuring.ProgressReport) -> dict[str, Any]:
+    return {
+        "progress": found,
+        "charts": charts.available(found),
+        "stamp": charts.stamp(ws, campaign),
+        "about_baselines": ABOUT_BASELINES,
+    }
 
 
 @routes.get("/c/{campaign}/mine")
@@ -164,39 +164,46 @@ def mine(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 
 def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, options: Options) -> Response:
     values: dict[str, Any] = {}
-    if part == "settings":
+    if part in ("", "people"):
+        found = measuring.progress(ws, campaign)
+        values = _progress_values(ws, campaign, found)
+        values["done"] = {one.number: one for one in found.rounds}
+    if part == "people":
+        values["about"] = quality.ABOUT
+        values["accounts"] = accounts.list_accounts(ws)
+    elif part == "settings":
         values["selectors"] = service.selector_choices()
         values["grace_days"] = f"{options.grace_days:g}"
-        fields = {name: option for name, option in OPTIONS.items() if not option.several}  # muted sources have a page
-        values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
-        values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
-    elif part == "export":
+        values["options"] = OPTIONS.items()
+    elif part == "take-home":
         values["model_formats"] = exchange.model_formats()
         values["table_formats"] = [one.value for one in TableFormat]
         values["dataset_formats"] = installed_formats()
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
-    elif part == "quality":
-        values["about"] = quality.ABOUT
-    elif part == "members":
-        values["accounts"] = _accounts(ws)
-    elif part == "jobs":
         values["kept_days"], values["most_bytes"] = jobs.KEPT_DAYS, f"{jobs.MOST_BYTES / 2**30:g} GiB"
     return _lead(request, ws, campaign, part, **values)
 
 
-for _part in (
-    "",
-    "conflicts",
-    "settings",
-    "export",
-    "members",
-    "sources",
-    "guidelines",
-    "discussions",
-    "jobs",
-    "quality",
-):
+for _part in ("", "sources", "people", "settings", "take-home"):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
+
+
+def _moved(there: str, campaign: str, _: Lead) -> Response:
+    return RedirectResponse(f"/c/{quote(campaign, safe='')}/lead/{there}", status_code=308)
+
+
+_MOVED = {
+    "conflicts": "items?view=conflicts",
+    "discussions": "items?view=comments",
+    "guidelines": "settings#guidelines",
+    "members": "people",
+    "quality": "people#quality",
+    "export": "take-home",
+    "jobs": "take-home",
+}
+"""Addresses of pages before there were fewer of them → where each one's content is now."""
+for _part, _there in _MOVED.items():
+    routes.get(f"/c/{{campaign}}/lead/{_part}")(partial(_moved, _there))
 
 
 @routes.get("/c/{campaign}/lead/copy")
@@ -204,13 +211,8 @@ def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Respon
     """Make a copy with other settings."""
     with ws.reading() as connection:
         free = free_name(connection, service.summary(ws, campaign).name)
-    shown = [(name, option) for name, option in OPTIONS.items() if option.kind is not tuple]  # muted sources go along
-    values: dict[str, Any] = {"options": shown, "free": free}
-    return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
-
-
-def _accounts(ws: Workspace) -> list[Account]:
-    return sorted(accounts.list_accounts(ws), key=lambda one: one.name)
+    values: dict[str, Any] = {"options": OPTIONS.items(), "selectors": service.selector_choices(), "free": free}
+    return _lead(request, ws, campaign, "settings", template="copy", **values)
 
 
 @routes.get("/c/{campaign}/lead/source")
@@ -236,7 +238,7 @@ def lead_ledger(
     filters = {"kind": kind, "item": item, "person": person}
     given = {name: value or None for name, value in filters.items()}
     page = decisions.ledger(ws, campaign, after=after, limit=50, **given)
-    return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
+    return _lead(request, ws, campaign, "take-home", template="ledger", page=page, filters=filters)
 
 
 @routes.get("/c/{campaign}/lead/items")
@@ -246,9 +248,12 @@ def lead_items(
     _: Lead,
     ws: Store,
     query: Filters,
+    view: Annotated[str, Query(pattern="^(conflicts|comments|doubts)?$")] = "",
     after: Annotated[str | None, Query(max_length=_LONGEST)] = None,
 ) -> Response:
-    """All items, with filters; the filters are in the address."""
+    """All items with filters, which are in the address; or those with a conflict, with comments, with answers in doubt."""
+    if view:
+        return _lead(request, ws, campaign, "items", template="view", view=view)
     found = items.page(ws, campaign, query, after=after, limit=_LINES)
     values = {name: value for name, value in request.query_params.items() if name in FILTER_NAMES and value}
     return render(
@@ -289,8 +294,7 @@ def _items_frame(ws: Store, campaign: str) -> dict[str, Any]:
     return {
         "campaign": service.summary(ws, campaign),
         "classes": items.class_names(ws, campaign),
-        "tab": "lead",
-        "part": "items",
+        "tab": "lead/items",
     }
 
 
@@ -298,15 +302,13 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, template: str =
     status = service.status(ws, campaign)
     return render(
         request,
-        f"lead/{template or part or 'overview'}.html",
+        f"lead/{template or part.replace('-', '_') or 'overview'}.html",
         campaign=status.summary,
         status=status,
         classes=status.classes,
         metric=status.settings.target_metric,
-        tab="lead",
-        part=part,
-        watch=part in ("", "conflicts", "export", "members", "ledger"),
-        about_baselines=ABOUT_BASELINES,
+        tab=f"lead/{part}".rstrip("/"),
+        watch=part in ("", "items", "people", "take-home"),
         **values,
     )
 

@@ -1,5 +1,6 @@
 // Conflicts: the class keys resolve the first item of the list.
 import { call, campaignPath } from "./api.js";
+import { campaign, cards, classes, list } from "./cards.js";
 import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { itemLink, showItem } from "./item.js";
@@ -7,9 +8,7 @@ import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
 import { t } from "./texts.js";
 
-const list = $("#conflicts");
-const campaign = list.dataset.campaign;
-const codes = new CodeReader(JSON.parse(list.dataset.classes));
+const codes = new CodeReader(classes);
 
 const AWAITS = {
   count: t("The votes tie. When the batch is complete, one more person is asked; if nobody is left, you."),
@@ -20,7 +19,7 @@ const AWAITS = {
   lead: t("It is not asked any more: it waits for your decision."),
 };
 
-function card(conflict, classes, first) {
+function card(conflict, first) {
   const keys = classKeys(classes);
   const box = el("div", { class: "item", tabindex: "0", "aria-label": t("Item {item}", { item: conflict.item }) });
   showItem(box, conflict);
@@ -54,14 +53,6 @@ async function resolve(item, label, box) {
   }
 }
 
-export async function load() {
-  const classes = JSON.parse(list.dataset.classes);
-  const page = await call("GET", campaignPath(campaign, "/conflicts?limit=50"));
-  list.replaceChildren(...page.entries.map((conflict, k) => card(conflict, classes, k === 0)));
-  $("#no-conflicts").hidden = page.entries.length > 0;
-  $("#more-conflicts").hidden = page.next === null;
-}
-
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event)) return;
   const position = codes.press(event.key);
@@ -71,5 +62,4 @@ document.addEventListener("keydown", (event) => {
   if (button && !button.disabled) { event.preventDefault(); button.click(); }
 });
 
-document.addEventListener("renewed", () => { if (!list.contains(document.activeElement)) load(); });
-await load();
+const load = await cards(() => "/conflicts?limit=50", card, () => list.contains(document.activeElement));

@@ -16,6 +16,19 @@ export function el(name, attributes = {}, ...children) {
   return node;
 }
 
+/** An element of a drawing, as `el` makes those of the page. */
+export function svg(name, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+/** A cell with a number; the head of a table whose columns from `from` on have numbers; a box for a table that may be wider than the page. */
+export const right = (...parts) => el("td", { class: "right" }, ...parts);
+export const head = (words, from = 1) => el("thead", {}, el("tr", {}, ...words.map((word, k) => el("th", { scope: "col", class: k < from ? null : "right" }, word))));
+export const scroll = (name, table) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
+
 let toastTimer;
 /** A short message that goes by itself. Screen readers hear it from #said, which is on every page from the start. */
 export function toast(message, { bad = false, seconds = 4 } = {}) {

@@ -1,6 +1,6 @@
 // What other sources would change: computed by the server before it is applied, with progress, cancel and the figures.
 import { call, campaignPath, sleep } from "./api.js";
-import { el } from "./dom.js";
+import { el, scroll } from "./dom.js";
 import { share, signed } from "./intervals.js";
 import { itemPath } from "./links.js";
 import { t } from "./texts.js";
@@ -65,7 +65,7 @@ function result({ effect, shown, seconds }, campaign, metric) {
     const heads = [t("Metric"), t("Now"), t("Then"), t("Difference, 95 % interval"), t("Trusted samples alone")].map((word, k) => el("th", { scope: "col", class: k ? "right" : null }, word));
     const first = gains[metric] ?? Object.values(gains)[0];
     const about = split === "test" ? t("on {n} test samples", { n: first.samples }) : first.cross_fitted ? t("on {n} trusted samples, each judged by a model without it", { n: first.samples }) : t("on {n} trusted samples that are held out", { n: first.samples });
-    parts.push(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": about }, el("table", {}, el("caption", { class: "unseen" }, about), el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))));
+    parts.push(scroll(about, el("table", {}, el("caption", { class: "unseen" }, about), el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))));
     const kept = effect.kept[split]?.[names[0]], loss = effect.kept[split]?.loss, told = (one) => `${signed(one.after - one.before, 3)} (${signed(one.low, 3)} ${t("to")} ${signed(one.high, 3)})`;
     if (kept && loss) parts.push(el("p", { class: "small" }, t("The choice of source model and strengths changes too, and figures of different source models are not equally exact. With the present choice, the differences are: {metric} {a}, loss {b}.", { metric: METRICS[names[0]] ?? names[0], a: kept, b: loss })));
     const doubt = first.doubt ? ` ${t("Too few samples to judge ({why}).", { why: first.doubt })}` : "";

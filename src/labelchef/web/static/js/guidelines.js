@@ -51,7 +51,7 @@ text.addEventListener("input", () => { clearTimeout(drawing); drawing = setTimeo
 about.addEventListener("change", choose);
 addEventListener("beforeunload", (event) => { if (changed()) event.preventDefault(); });
 
-$("#guidelines-form").addEventListener("submit", async (event) => {
+root.addEventListener("submit", async (event) => {
   event.preventDefault();
   $("#save").disabled = true;
   try {

@@ -1,7 +1,7 @@
 // Shares with intervals: numbers and bars.
+import { svg } from "./dom.js";
 import { t } from "./texts.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 export const digits = (value, n) => (value === null ? "–" : value.toFixed(n));
 export const signed = (value, n) => (value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(n)}`);
 export const share = (value) => (value === null ? "–" : `${Math.round(100 * value)}\u202f%`);
@@ -15,14 +15,9 @@ export function measured(one, brief = false) {
 
 /** An interval as a bar from 0 to 1, with a line at `value`. */
 export function bar({ low, high, value, said }) {
-  const part = (name, attributes) => {
-    const node = document.createElementNS(SVG, name);
-    for (const [key, one] of Object.entries(attributes)) node.setAttribute(key, one);
-    return node;
-  };
-  const drawn = part("svg", { class: "interval", viewBox: "0 0 100 12", preserveAspectRatio: "none", role: "img", "aria-label": said });
-  drawn.append(part("rect", { class: "whole", x: 0, y: 4, width: 100, height: 4 }));
-  drawn.append(part("rect", { class: "range", x: 100 * low, y: 3, width: 100 * Math.max(high - low, 0.005), height: 6 }));
-  if (value !== null) drawn.append(part("rect", { class: "value", x: Math.min(100 * value, 98.5), y: 0, width: 1.5, height: 12 }));
+  const drawn = svg("svg", { class: "interval", viewBox: "0 0 100 12", preserveAspectRatio: "none", role: "img", "aria-label": said });
+  drawn.append(svg("rect", { class: "whole", x: 0, y: 4, width: 100, height: 4 }));
+  drawn.append(svg("rect", { class: "range", x: 100 * low, y: 3, width: 100 * Math.max(high - low, 0.005), height: 6 }));
+  if (value !== null) drawn.append(svg("rect", { class: "value", x: Math.min(100 * value, 98.5), y: 0, width: 1.5, height: 12 }));
   return drawn;
 }

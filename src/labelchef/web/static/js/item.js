@@ -1,11 +1,12 @@
 // An item on the screen: text, images, table row, or any mix.
 import { el } from "./dom.js";
 import { legend, marked } from "./highlight.js";
+import { itemPath } from "./links.js";
 import { t } from "./texts.js";
 import { viewer } from "./viewer.js";
 
 /** A link to the page of an item, for leads. */
-export const itemLink = (campaign, item) => el("a", { href: `/c/${encodeURIComponent(campaign)}/lead/items/${encodeURIComponent(item)}` }, item);
+export const itemLink = (campaign, item) => el("a", { href: itemPath(campaign, item) }, item);
 
 /** Fill `box` with the content of an item; returns the viewer of its images, null where there is none. */
 export function showItem(box, { item, content, highlights = [], classes = [] }) {

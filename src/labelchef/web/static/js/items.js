@@ -1,7 +1,8 @@
 // The browser of items: select with mouse or keys, act on one or many, similar items. The list itself comes with the page.
 import { call, campaignPath } from "./api.js";
-import { $, $$, el, typing } from "./dom.js";
+import { $, $$, el, svg, typing } from "./dom.js";
 import { itemLink } from "./item.js";
+import { itemPath } from "./links.js";
 import { renew } from "./page.js";
 import { t } from "./texts.js";
 
@@ -158,13 +159,6 @@ if (near) {
 }
 
 // The map: a click on a point opens its item. The list has the same items for those who use the keyboard.
-const SVG = "http://www.w3.org/2000/svg";
-function drawn(name, attributes, ...children) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
 const KINDS = { weak: t("still weak"), validation: t("trusted"), cleaned: t("with a label"), selected: t("asked now") };
 
 function draw(points) {
@@ -175,11 +169,11 @@ function draw(points) {
   const y = (value) => H - PAD - ((H - 2 * PAD) * (value - low)) / (high - low || 1);
   const order = Object.keys(KINDS);
   const dots = [...points].sort((a, b) => order.indexOf(a.what) - order.indexOf(b.what)).map((one) => {
-    const dot = drawn("circle", { class: one.what, cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: one.what === "weak" ? 3 : 5 }, drawn("title", {}, one.item));
-    dot.addEventListener("click", () => location.assign(itemLink($("#map-box").dataset.campaign, one.item).href + (one.split === "train" ? "" : `?split=${one.split}`)));
+    const dot = svg("circle", { class: one.what, cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: one.what === "weak" ? 3 : 5 }, svg("title", {}, one.item));
+    dot.addEventListener("click", () => location.assign(itemPath(mapBox.dataset.campaign, one.item, one.split === "val")));
     return dot;
   });
-  return drawn("svg", { class: "item-map", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": t("Map of {n} items", { n: points.length }) }, ...dots);
+  return svg("svg", { class: "item-map", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": t("Map of {n} items", { n: points.length }) }, ...dots);
 }
 
 const mapBox = $("#map-box");

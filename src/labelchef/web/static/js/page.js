@@ -5,8 +5,6 @@ import { watch } from "./live.js";
 import { askName } from "./names.js";
 import { t, when, whenExactly } from "./texts.js";
 
-$(".sub [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the tabs scroll
-
 $("#theme")?.addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
@@ -246,7 +244,7 @@ document.addEventListener("gone", () => {
 
 localTimes();
 nameScrolled();
-$(".sub a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+for (const tab of $$("nav [aria-current]")) tab.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the tabs scroll
 const campaign = document.body.dataset.watch;
 if (campaign) watch(campaign, Number(document.body.dataset.version), renewed);
 

@@ -1,25 +1,12 @@
-// Quality of people: a plot and a table with intervals, gold that was answered wrong, trusted labels in doubt, and who gets what.
+// Quality of people: a plot and a table with intervals, and who gets what.
 import { call, campaignPath } from "./api.js";
-import { $, el, toast } from "./dom.js";
-import { itemPath } from "./links.js";
+import { $, el, head, right, scroll, svg, toast } from "./dom.js";
 import { t } from "./texts.js";
 
 const root = $("#quality"), told = $("#quality-told"), body = $("#quality-body");
 const campaign = root.dataset.campaign;
-const SVG = "http://www.w3.org/2000/svg";
 const percent = (value) => (value === null ? "–" : `${Math.round(100 * value)}\u202f%`);
 const points = (value) => `${value < 0 ? "−" : "+"}${Math.abs(Math.round(100 * value))}`;
-const right = (...parts) => el("td", { class: "right" }, ...parts);
-const head = (words, from = 1) => el("thead", {}, el("tr", {}, ...words.map((word, k) => el("th", { scope: "col", class: k < from ? null : "right" }, word))));
-const scroll = (name, ...parts) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, ...parts);
-const link = (key) => el("a", { class: "id", href: itemPath(campaign, key) }, key);
-
-function shape(name, attributes, text = null) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== null) node.textContent = text;
-  return node;
-}
 
 /** Who has answers and is not in the plot, and why. */
 function notDrawn(found, people) {
@@ -37,30 +24,30 @@ function plot(found) {
   const left = whole < 480 ? 84 : 130, width = whole - left - 24, row = 30, top = 34, bottom = top + row * people.length;
   const x = (value) => left + (width * (value - low)) / (1 - low);
   const said = people.map((one) => (one.accuracy ? t("{person}: {value}, {low} to {high}", { person: one.person, value: percent(one.accuracy.value), low: percent(one.accuracy.low), high: percent(one.accuracy.high) }) : `${one.person}: ${one.too_few}`));
-  const drawn = shape("svg", { class: "plot", viewBox: `0 0 ${whole} ${bottom + 26}`, width: whole, role: "img", "aria-label": `${t("Accuracy of each person with its 95 % interval")}. ${said.join("; ")}` });
+  const drawn = svg("svg", { class: "plot", viewBox: `0 0 ${whole} ${bottom + 26}`, width: whole, role: "img", "aria-label": `${t("Accuracy of each person with its 95 % interval")}. ${said.join("; ")}` });
   const step = (1 - low) / 0.1 > width / 48 ? 0.2 : 0.1;
   for (let tick = 1; tick >= low - 0.001; tick -= step) {
-    drawn.append(shape("line", { class: "axis", x1: x(tick), x2: x(tick), y1: top, y2: bottom }));
-    drawn.append(shape("text", { class: "soft", x: x(tick), y: bottom + 16, "text-anchor": "middle" }, percent(tick)));
+    drawn.append(svg("line", { class: "axis", x1: x(tick), x2: x(tick), y1: top, y2: bottom }));
+    drawn.append(svg("text", { class: "soft", x: x(tick), y: bottom + 16, "text-anchor": "middle" }, percent(tick)));
   }
   const lines = [["guess", found.guessing, t("guessing")], ["accept", found.accepting, t("always accepting")]].filter((one) => one[1] !== null);
   lines.forEach(([kind, value, word], k) => {
-    drawn.append(shape("line", { class: kind, x1: x(value), x2: x(value), y1: top - 14 * (k % 2) - 4, y2: bottom }));
+    drawn.append(svg("line", { class: kind, x1: x(value), x2: x(value), y1: top - 14 * (k % 2) - 4, y2: bottom }));
     const end = x(value) + 6.5 * word.length > whole;
-    drawn.append(shape("text", { class: "soft", x: x(value) + (end ? -5 : 5), y: top - 14 * (k % 2) - 6, "text-anchor": end ? "end" : "start" }, word));
+    drawn.append(svg("text", { class: "soft", x: x(value) + (end ? -5 : 5), y: top - 14 * (k % 2) - 6, "text-anchor": end ? "end" : "start" }, word));
   });
   people.forEach((one, k) => {
     const y = top + row * (k + 0.5);
     const most = whole < 480 ? 11 : 18;
     const name = one.person.length > most ? `${one.person.slice(0, most - 1)}…` : one.person;
-    drawn.append(shape("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, name));
+    drawn.append(svg("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, name));
     if (one.accuracy) {
-      drawn.append(shape("line", { class: "range", x1: x(one.accuracy.low), x2: x(one.accuracy.high), y1: y, y2: y }));
-      drawn.append(shape("circle", { class: "dot", cx: x(one.accuracy.value), cy: y, r: 4.5 }));
+      drawn.append(svg("line", { class: "range", x1: x(one.accuracy.low), x2: x(one.accuracy.high), y1: y, y2: y }));
+      drawn.append(svg("circle", { class: "dot", cx: x(one.accuracy.value), cy: y, r: 4.5 }));
     }
     if (one.gold) {
-      drawn.append(shape("line", { class: "gold", x1: x(one.gold.low), x2: x(one.gold.high), y1: y + 9, y2: y + 9 }));
-      drawn.append(shape("circle", { cx: x(one.gold.value), cy: y + 9, r: 2.5, fill: "currentColor" }));
+      drawn.append(svg("line", { class: "gold", x1: x(one.gold.low), x2: x(one.gold.high), y1: y + 9, y2: y + 9 }));
+      drawn.append(svg("circle", { cx: x(one.gold.value), cy: y + 9, r: 2.5, fill: "currentColor" }));
     }
   });
   return el("figure", { class: "card" }, el("h2", {}, t("Accuracy with 95 % intervals")), drawn,
@@ -93,45 +80,26 @@ function matrix(title, counts, classes) {
 
 function rows(one, classes, k) {
   const inner = [matrix(t("Against the decisions"), one.confusion, classes), matrix(t("Against hidden gold"), one.gold_confusion, classes)].filter(Boolean);
-  const more = el("tr", { id: `person-${k}`, hidden: true }, el("td", { colspan: "8" }, inner.length ? el("div", { class: "confusions" }, ...inner) : el("p", { class: "soft" }, t("No vote of theirs is decided yet."))));
+  const more = el("tr", { id: `person-${k}`, hidden: true }, el("td", { colspan: "6" }, inner.length ? el("div", { class: "confusions" }, ...inner) : el("p", { class: "soft" }, t("No vote of theirs is decided yet."))));
   const button = el("button", { class: "quiet", type: "button", "aria-expanded": "false", "aria-controls": more.id, onclick: () => {
     more.hidden = !more.hidden;
     button.setAttribute("aria-expanded", `${!more.hidden}`);
   } }, one.person);
   const gold = one.gold_answered ? el("span", {}, t("{right} of {all}", { right: one.gold_right, all: one.gold_answered }), one.gold ? el("small", { class: "soft num" }, t("{low} to {high}", { low: percent(one.gold.low), high: percent(one.gold.high) })) : el("small", { class: "soft" }, t("too few"))) : el("span", {}, "–");
-  const seen = one.last_at ? el("time", { datetime: one.last_at }, new Date(one.last_at).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" })) : "–";
-  const line = el("tr", {}, el("th", { scope: "row" }, button), right(String(one.votes)),
+  const line = el("tr", {}, el("th", { scope: "row" }, button),
     right(one.accuracy ? interval(one.accuracy) : el("span", { class: "few" }, one.too_few || "–")), right(gold),
-    right(percent(one.agreement), one.compared ? el("small", { class: "soft" }, t("of {n}", { n: one.compared })) : null), right(pull(one.pull)), right(time(one.times)), right(seen));
+    right(percent(one.agreement), one.compared ? el("small", { class: "soft" }, t("of {n}", { n: one.compared })) : null), right(pull(one.pull)), right(time(one.times)));
   return [line, more];
 }
 
 function people(found) {
   if (!found.people.length) return el("p", { class: "soft" }, t("Nobody has voted yet."));
-  const words = [t("Person"), t("Votes"), t("Accuracy, estimated"), t("Hidden gold right"), t("As decided"), t("Pull of the suggestion"), t("Median seconds"), t("Last seen")];
+  const words = [t("Person"), t("Accuracy, estimated"), t("Hidden gold right"), t("As decided"), t("Pull of the suggestion"), t("Median seconds")];
   const table = el("table", { class: "quality" }, head(words), el("tbody", {}, ...found.people.flatMap((one, k) => rows(one, found.classes, k))));
-  return el("section", { class: "stack" }, el("h2", { id: "people-title" }, t("People")),
-    el("p", { class: "soft small" }, t("Click a name to see which classes are taken for which.")), scroll(t("People"), table),
+  return el("section", { class: "stack" }, el("p", { class: "soft small" }, t("Click a name to see which classes are taken for which.")), scroll(t("What is known of the answers of each person"), table),
     el("p", { class: "soft small" }, found.pull.interval === null ? t("No item was drawn to be shown blind, so the pull of the suggestion is not known.")
       : found.pull.told ? t("Everybody together: a suggestion that is seen is followed {low} to {high} points more often than one that is not (95 %).", { low: points(found.pull.interval.low), high: points(found.pull.interval.high) })
         : t("Everybody together: too few blind votes ({n}) to tell the pull of the suggestion.", { n: found.pull.blind })));
-}
-
-function doubted(found) {
-  if (!found.doubted.length) return null;
-  const lines = found.doubted.map((one) => el("tr", {}, el("th", { scope: "row" }, link(one.item)), el("td", { class: "wrap" }, one.trusted),
-    el("td", { class: "wrap" }, one.answers.map(([who, label]) => `${who}: ${label ?? t("ambiguous")}`).join(", "))));
-  return el("section", { class: "stack" }, el("h2", { id: "doubted-title" }, t("Trusted labels in doubt")),
-    el("p", { class: "soft small" }, t("At least two people, and more than half of those who were shown it, say something else.")),
-    scroll(t("Trusted labels in doubt"), el("table", {}, head([t("Item"), t("Trusted label"), t("Answers")], 3), el("tbody", {}, ...lines))));
-}
-
-function wrong(found) {
-  if (!found.gold_share && !found.wrong.length) return el("p", { class: "soft small" }, t("There is no hidden gold: set “Share of hidden gold” under Settings, and “Share shown blind” at least as large."));
-  if (!found.wrong.length) return el("p", { class: "soft small" }, t("No answer on hidden gold is wrong so far."));
-  const lines = found.wrong.map((one) => el("tr", {}, el("th", { scope: "row" }, link(one.item)), el("td", {}, one.person), el("td", { class: "wrap" }, one.answer ?? t("ambiguous")), el("td", { class: "wrap" }, one.trusted), el("td", { class: "wrap soft" }, one.note ?? "")));
-  return el("section", { class: "stack" }, el("h2", { id: "wrong-title" }, t("Hidden gold answered wrong")),
-    scroll(t("Hidden gold answered wrong"), el("table", {}, head([t("Item"), t("Person"), t("Answer"), t("Trusted label"), t("Note")], 5), el("tbody", {}, ...lines))));
 }
 
 /** A form for what a member gets. */
@@ -174,15 +142,15 @@ function duties(found, known) {
       place.replaceChildren(dutyForm(one, { ...empty, ...known[one.person] }, found, load));
       $("input, textarea", place).focus();
     } }, t("Change")))));
-  return el("section", { class: "stack" }, el("h2", { id: "duties-title" }, t("Who gets what")),
-    scroll(t("Who gets what"), el("table", {}, head([t("Member"), t("Gets"), el("span", { class: "unseen" }, t("Change"))], 2), el("tbody", {}, ...lines))), place);
+  return el("section", { class: "stack" }, el("h2", { id: "duties-title" }, t("Which items each member gets")),
+    scroll(t("Which items each member gets"), el("table", {}, head([t("Member"), t("Gets"), el("span", { class: "unseen" }, t("Change"))], 2), el("tbody", {}, ...lines))), place);
 }
 
 async function load() {
   try {
     const [found, known] = await Promise.all([call("GET", campaignPath(campaign, "/quality")), call("GET", campaignPath(campaign, "/duties"))]);
     told.textContent = found.notes.join(" ");
-    body.replaceChildren(...[plot(found), people(found), doubted(found), wrong(found), duties(found, known)].filter(Boolean));
+    body.replaceChildren(...[plot(found), people(found), duties(found, known)].filter(Boolean));
   } catch (problem) {
     told.textContent = problem.message;
     told.className = "told bad";

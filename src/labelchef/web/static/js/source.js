@@ -1,6 +1,6 @@
 // One source: its figures, examples, and what muting it or editing its rule would change. Without a name: a new rule.
 import { call, campaignPath } from "./api.js";
-import { $, $$, el, toast } from "./dom.js";
+import { $, $$, el, scroll, toast } from "./dom.js";
 import { picture, showEffect, words } from "./effect.js";
 import { bar, measured, share, signed } from "./intervals.js";
 import { itemPath, sourcePath } from "./links.js";
@@ -31,14 +31,14 @@ function confusion({ source, classes }) {
   const rows = classes.map((one, c) => el("tr", {}, el("th", { scope: "row" }, one), ...classes.map((_, v) =>
     el("td", { class: "right" }, el("span", {}, source.confusion[c][v] === null ? t("not yet") : share(source.confusion[c][v]), el("small", { class: "soft" }, ` ${share(source.confusion_low[c][v])} ${t("to")} ${share(source.confusion_high[c][v])}; ${t("believed {label}", { label: share(source.believed_confusion[c][v]) })}`))))));
   return el("details", { class: "card" }, el("summary", {}, t("Confusion")), el("p", { class: "soft small" }, t("Of the samples of a class, the share of its votes for each class: measured on {n} samples that nobody chose, with the 95 % interval, and as believed of all samples it votes on.", { n: source.measured_on })),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("Confusion") }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
+    scroll(t("Confusion"), el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 
 function conflicts({ conflicts: others }) {
   if (!others.length) return null;
   const rows = others.map((one) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: sourcePath(campaign, one.name), dir: "auto" }, one.name)), el("td", { class: "right" }, `${one.differ}`), el("td", { class: "right" }, `${one.both}`), el("td", { class: "right" }, share(one.differ / Math.max(1, one.both)))));
   const heads = [t("Other source"), t("Differ on"), t("Both vote on"), t("Share")].map((word, k) => el("th", { scope: "col", class: k ? "right" : null }, word));
-  return el("section", { class: "card stack" }, el("h2", {}, t("Conflicts")), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("Conflicts") }, el("table", { class: "sources" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))));
+  return el("section", { class: "card stack" }, el("h2", {}, t("Conflicts")), scroll(t("Conflicts"), el("table", { class: "sources" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))));
 }
 
 function examples(title, list, said) {

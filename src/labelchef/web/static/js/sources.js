@@ -1,6 +1,6 @@
 // What is known of each source: all of them in a table that can be searched, sorted and turned over.
 import { call, campaignPath } from "./api.js";
-import { $, el } from "./dom.js";
+import { $, el, right, scroll } from "./dom.js";
 import { bar, digits, measured, share, signed } from "./intervals.js";
 import { sourcePath } from "./links.js";
 import { t } from "./texts.js";
@@ -8,7 +8,6 @@ import { t } from "./texts.js";
 const PAGE = 50;
 const box = $("#sources"), told = $("#sources-told"), find = $("#sources-find"), pages = $("#sources-pages");
 const campaign = box.dataset.campaign;
-const right = (text) => el("td", { class: "right" }, text);
 const COLUMNS = [
   ["name", t("Source"), false], ["votes", t("Votes"), true], ["accuracy", t("Measured"), true], [null, t("95 % interval"), false],
   ["believed", t("Believed"), true], ["conflicts", t("Conflicts"), true], ["weight", t("Weight"), true], ["muting", t("If muted"), true], ["use", t("Use"), false],
@@ -51,7 +50,7 @@ async function show() {
     if (!found.total) return box.replaceChildren();
     const body = found.sources.length ? found.sources.map(line) : [el("tr", {}, el("td", { colspan: `${COLUMNS.length}`, class: "soft" }, t("No source has this in its name.")))];
     const sorted = document.activeElement?.closest("th") ? [...document.activeElement.closest("tr").children].indexOf(document.activeElement.closest("th")) : -1;
-    box.replaceChildren(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("Sources") }, el("table", { class: "sources" }, el("thead", {}, el("tr", {}, ...heads())), el("tbody", {}, ...body))));
+    box.replaceChildren(scroll(t("Sources"), el("table", { class: "sources" }, el("thead", {}, el("tr", {}, ...heads())), el("tbody", {}, ...body))));
     if (sorted >= 0) box.querySelectorAll("thead th")[sorted]?.querySelector("button")?.focus();
   } catch (problem) {
     if (mine !== turn) return;
