@@ -10,7 +10,7 @@ import pytest
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ThrottledError
 from labelchef.services import sharing
-from labelchef.services.progress import progress
+from labelchef.services.campaigns.progress import progress
 from labelchef.services.sharing import Shared, few_at_a_time
 from labelchef.services.workspace import Workspace
 from labelchef.store import vote_table
