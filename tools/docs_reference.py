@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
+from pathlib import Path
 from typing import cast
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -103,7 +104,7 @@ def _default(parameter: TyperArgument | TyperOption) -> str:
     default = parameter.default
     if isinstance(default, bool):
         return "on" if default else ""
-    return f"`{default}`" if isinstance(default, int | float | str) and default != "" else ""
+    return f"`{default}`" if isinstance(default, int | float | str | Path) and default != "" else ""
 
 
 def _text(text: str) -> str:
