@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tools import docs_reference
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -18,7 +19,6 @@ from labelchef.networks import NETWORK_CONSTRUCTORS, NETWORK_SELECTORS, Influenc
 from labelchef.services.workspace import Workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions
-from tools import docs_reference
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def test_the_reference_of_settings_has_every_setting() -> None:
     rows = docs_reference.settings().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(OPTIONS)
     for row, option in zip(rows, OPTIONS.values(), strict=True):
-        assert row.count(" | ") == 4 and len(option.help) <= len(row)
+        assert row.count(" | ") == 4, option.title
 
 
 def test_the_reference_of_routes_has_every_route() -> None:

@@ -10,10 +10,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
+from tools.docs_reference import filled
 
 import labelchef
 from tests.web.conftest import browser
-from tools.docs_reference import filled
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.slow
