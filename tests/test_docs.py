@@ -33,7 +33,11 @@ def test_the_reference_of_commands_has_every_command_with_its_options() -> None:
     for name, command in commands.items():
         section = sections[name.strip()]
         for parameter in command.params:
-            said = parameter.name in once or (name in (" clean", " init") and parameter.name in settings)
+            said = (
+                parameter.name in once
+                or parameter.opts == ["campaign"]
+                or (name in (" clean", " init") and parameter.name in settings)
+            )
             row = re.search(rf"^\| `{re.escape(parameter.opts[0])}`.* \|$", section, re.M)
             assert (row is None) == said, f"{parameter.opts[0]} of labelchef{name}"
             if row and isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):

@@ -25,6 +25,7 @@ from labelchef.web.options import ServeOptions
 
 _MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
 _SIGN = re.compile(r"`[^`]*`|([|*_<\[])")
+_SENTENCE = re.compile(r"(?<=\.)\s")
 _SAID_ONCE = frozenset({"help", "home", "database", "person"})
 """Parameters that docs/cli.md explains once for all commands."""
 _SETTINGS = frozenset({"mute", "use_trusted", *OPTIONS} - {"trusted"})
@@ -49,7 +50,7 @@ def commands() -> str:
         parameters = cast(list[TyperArgument | TyperOption], command.params)
         names = {one.name for one in parameters}
         said = _SAID_ONCE | (_SETTINGS if {"gamma", "budget"} <= names else frozenset())
-        own = [one for one in parameters if one.name not in said]
+        own = [one for one in parameters if one.name not in said and one.opts != ["campaign"]]
         rows = [(_spelled(one), _text(getattr(one, "help", "")), _default(one)) for one in own]
         parts += [f"### `{name}`", _text(command.help or ""), _table(("option", "meaning", "default"), rows)]
     return "\n\n".join(part for part in parts if part)
@@ -67,10 +68,10 @@ def settings() -> str:
 
 
 def routes() -> str:
-    """All routes of the API, by what they are about."""
+    """All routes of the API, by what they are about, each with the first sentence of its description."""
     document = create_app(cast(Workspace, None), ServeOptions(team=True), work=False).openapi()
     found = [
-        (route["tags"][0], (f"`{method.upper()} {path}`", _text(route["description"])))
+        (route["tags"][0], (f"`{method.upper()} {path}`", _text(_SENTENCE.split(route["description"])[0])))
         for path, methods in document["paths"].items()
         for method, route in methods.items()
     ]
