@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
+from tools.docs_reference import filled
 
 import labelchef
 from tests.web.conftest import browser
@@ -103,7 +104,7 @@ def test_markdown_reads_as_on_a_code_host(site: Path) -> None:
     for source, name in sources.items():
         html = (site / f"{name}.html").read_text()
         shown = html[html.index("<article") : html.index("</article>")]
-        meant = reader.render(source.read_text())
+        meant = reader.render(filled(source.read_text()))
         for tag in ("h2", "h3", "ul", "ol", "li", "table", "tr", "pre", "img", "strong", "em", "blockquote"):
             counts = [len(re.findall(rf"<{tag}[ >]", text)) for text in (meant, shown)]
             assert counts[0] == counts[1], f"{source.name}: {counts[0]} <{tag}> are meant, {counts[1]} shown"

@@ -6,7 +6,7 @@ Every field carries an `Option`: what is allowed, what it means, where it may be
     options of `clean`, `init`    `cli.options`
     schemas of the API            `web.forms`
     fields of the page            templates, from `OPTIONS`
-    table in docs/settings.md     a test compares it with `options_table()`
+    table of the docs             `tools.docs_reference`
 
 So a new setting is a field here, a parameter of `LabelCleaner.__init__` if Python users should have it, and the code that
 reads it.
@@ -461,16 +461,3 @@ def fixed(value: float | str) -> float | None:
     (0.5, None)
     """
     return None if value == AUTO else float(value)
-
-
-def options_table() -> str:
-    """The settings as a table in Markdown: what docs/settings.md must hold."""
-    lines = ["| setting | meaning | allowed | default | what a change does |", "|---|---|---|---|---|"]
-    for one in fields(Settings):
-        option = OPTIONS[one.name]
-        default = (
-            "none" if one.default in (None, ()) else str(one.default).lower() if option.kind is bool else one.default
-        )
-        meaning, allowed = (text.replace("|", "\\|") for text in (option.help, option.expected))
-        lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {option.effect} |")
-    return "\n".join(lines)
