@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_at_least_one, help="seeds of each cell (10; quick: 2)")
     parser.add_argument("--jobs", type=_at_least_one, default=2, help="processes (2)")
     parser.add_argument("--fresh", action="store_true", help="forget finished cells of these experiments first")
-    parser.add_argument("--publish", action="store_true", help="write the pages to experiments/results/ instead of the folder")
+    parser.add_argument("--publish", action="store_true", help="write to experiments/results/ instead of the folder")
     return parser
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 PAGES = {ROOT / "README.md": "index", ROOT / "CONTRIBUTING.md": "contributing", ROOT / "CHANGELOG.md": "changelog"}
 PAGES |= {page: page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")}
-PAGES |= {page: page.relative_to(ROOT).with_suffix("").as_posix() for page in (ROOT / "experiments/results").glob("*.md")}
+PAGES |= {page: f"experiments/results/{page.stem}" for page in (ROOT / "experiments" / "results").glob("*.md")}
 """File in the repository → page of the site, without its ending."""
 
 
