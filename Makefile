@@ -69,7 +69,7 @@ torture: $(READY)
 	tools/system-parts
 	$(BIN)/python -m torture --kills $(KILLS) --times $(TIMES) --hours $(HOURS) --seed $(SEED) $(if $(RESUME),--resume)
 
-# The paper's experiments and the scoreboard, written to docs/; finished cells are kept, the same command goes on.
+# The paper's experiments and the scoreboard, written to experiments/results/; finished cells are kept, the same command goes on.
 experiments: $(PEERS)
 	$(BIN)/python -m experiments --publish
 

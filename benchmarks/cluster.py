@@ -39,7 +39,7 @@ from labelchef.sources.spread import SpreadEvidence, send_votes
 
 L2, GAMMA, N_VAL, BATCH = 0.01, 0.8, 500, 10
 SOURCES, COVERAGE, CLEAN, LEARNED = 10, 0.3, 500, ("joint", "dawid_skene")
-CHART = Path("docs/experiments/cluster-cost.svg")
+CHART = Path("experiments/results/cluster-cost.svg")
 _BLOCK = 2048
 _TARGET = 0.85
 

@@ -19,7 +19,7 @@ from experiments import (
     tsne,
 )
 from experiments.plans import Experiment, Plan
-from experiments.reporting import DOCS, Report, header
+from experiments.reporting import RESULTS, Report, header
 from experiments.running import Outcome, estimated_seconds, run_cells
 from experiments.store import CellStore
 
@@ -74,10 +74,7 @@ def _write(experiment: Experiment, plan: Plan, outcome: Outcome, out: Path, publ
     if outcome.failures:
         report.text(f"**{len(outcome.failures)} cells failed and are missing below.**")
     experiment.report(report, results)
-    if not publish:
-        return report.write(out, out)
-    assets = DOCS / "experiments"
-    return report.write(DOCS if experiment.name == "scoreboard" else assets, assets)
+    return report.write(RESULTS if publish else out)
 
 
 def _announcement(chosen: list[Experiment], plan: Plan, store: CellStore, jobs: int) -> str:
@@ -97,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_at_least_one, help="seeds of each cell (10; quick: 2)")
     parser.add_argument("--jobs", type=_at_least_one, default=2, help="processes (2)")
     parser.add_argument("--fresh", action="store_true", help="forget finished cells of these experiments first")
-    parser.add_argument("--publish", action="store_true", help="write the pages to docs/ instead of the folder")
+    parser.add_argument("--publish", action="store_true", help="write to experiments/results/ instead of the folder")
     return parser
 
 

@@ -35,7 +35,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
 from experiments import data
-from experiments.reporting import DOCS
+from experiments.reporting import RESULTS
 from experiments.stats import estimate
 from labelchef import __version__
 from labelchef.campaign.data import CampaignData
@@ -215,14 +215,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="*", default=list(TEXTS), choices=list(TEXTS))
     parser.add_argument("--trusted", nargs="*", type=int, default=list(TRUSTED))
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--publish", action="store_true", help="write docs/experiments/encoders.csv")
+    parser.add_argument("--publish", action="store_true", help="write encoders.md and .csv to experiments/results/")
     options = parser.parse_args(arguments)
     frame = run(options.out, options.sets, options.seeds, options.trusted)
     table = frame.pivot_table(index=["set", "trusted"], columns="method", values="f1", sort=False)
     print(table.round(3).to_string())
     if options.publish:
-        (DOCS / "experiments" / "encoders.md").write_text(page(frame), encoding="utf-8")
-        frame.drop(columns=["trials"]).to_csv(DOCS / "experiments" / "encoders.csv", index=False)
+        (RESULTS / "encoders.md").write_text(page(frame), encoding="utf-8")
+        frame.drop(columns=["trials"]).to_csv(RESULTS / "encoders.csv", index=False)
     return 0
 
 
@@ -230,7 +230,7 @@ METHODS = ("tfidf", "LR on TF-IDF", "LR-CV on TF-IDF", "both", "LR-CV on MiniLM"
 
 
 def page(frame: pd.DataFrame) -> str:
-    """The page of the docs: macro-F1 of every method, and by how much ours is above the better one of theirs."""
+    """The page of results: macro-F1 of every method, and by how much ours is above the better one of theirs."""
     lines = [
         "# From raw texts, no label asked",
         "",

@@ -34,7 +34,7 @@ from labelchef.campaign.accuracy import (
 )
 from labelchef.domain.records import UNRESOLVED
 
-FOLDER = Path(__file__).parent.parent / "docs" / "experiments"
+FOLDER = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Simulate and write docs/experiments/people.md and people.json."""
+    """Simulate and write experiments/results/people.md and people.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--items", type=int, default=None, help="items a campaign, in place of those of the cases")

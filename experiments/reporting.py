@@ -14,13 +14,13 @@ import pandas as pd
 from experiments.store import Result
 from labelchef.report.charts import as_svg
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS, RESULTS = Path(__file__).parent.parent / "docs", Path(__file__).parent / "results"
 INTRO, COMMENTARY = Path(__file__).parent / "intro", Path(__file__).parent / "commentary"
 
 
 @dataclass
 class Report:
-    """Collects a page; `write` puts `<name>.md`, `<name>.csv` and `<name>-*.svg` in their places."""
+    """A page under construction; `write` makes `<name>.md`, `<name>.csv` and `<name>-*.svg` of it."""
 
     name: str
     title: str
@@ -40,7 +40,7 @@ class Report:
     def figure(self, name: str, caption: str, chart: Any) -> None:
         """A chart, drawn to SVG."""
         self.figures[f"{self.name}-{name}.svg"] = as_svg(chart)
-        self.parts.append(f"![{caption}]({{assets}}/{self.name}-{name}.svg)")
+        self.parts.append(f"![{caption}]({self.name}-{name}.svg)")
 
     def data(self, frame: pd.DataFrame) -> None:
         """Rows for the CSV."""
@@ -57,19 +57,16 @@ class Report:
         if path.exists():
             self.text(path.read_text())
 
-    def write(self, page: Path, assets: Path) -> Path:
-        """Write everything; links to figures are relative to the page."""
-        for folder in (page, assets):
-            folder.mkdir(parents=True, exist_ok=True)
+    def write(self, folder: Path) -> Path:
+        """The page, written to the folder with its figures."""
+        folder.mkdir(parents=True, exist_ok=True)
         for name, svg in self.figures.items():
-            (assets / name).write_text(svg)
+            (folder / name).write_text(svg)
         if self.frames:
-            pd.concat(self.frames, ignore_index=True).to_csv(assets / f"{self.name}.csv", index=False)
-            self.text(f"All figures: [{self.name}.csv]({{assets}}/{self.name}.csv).")
-        link = os.path.relpath(assets, page)
-        body = "\n\n".join([f"# {self.title}", *self.parts]).replace("{assets}", link)
-        body = body.replace("{docs}", os.path.relpath(DOCS, page))
-        path = page / f"{self.name}.md"
+            pd.concat(self.frames, ignore_index=True).to_csv(folder / f"{self.name}.csv", index=False)
+            self.text(f"All figures: [{self.name}.csv]({self.name}.csv).")
+        body = "\n\n".join([f"# {self.title}", *self.parts]).replace("{docs}", os.path.relpath(DOCS, folder))
+        path = folder / f"{self.name}.md"
         path.write_text(body + "\n")
         return path
 

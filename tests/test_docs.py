@@ -71,7 +71,8 @@ def test_every_selector_and_constructor_is_documented() -> None:
 
 
 def test_the_table_of_selectors_says_who_suggests() -> None:
-    lines = (ROOT / "docs" / "baselines.md").read_text().splitlines()
+    section = (ROOT / "docs" / "method.md").read_text().partition("## Selectors\n")[2].partition("\n## ")[0]
+    lines = section.splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     column = table[0].index("suggests")
     names = [row[0].strip("`") for row in table[1:]]
@@ -79,7 +80,7 @@ def test_the_table_of_selectors_says_who_suggests() -> None:
     assert names == sorted(names)
     for name, row in zip(names, table[1:], strict=True):
         assert row[column] == ("yes" if ALL_SELECTORS[name]().suggests else "no"), (
-            f"docs/baselines.md is wrong about {name}"
+            f"docs/method.md is wrong about {name}"
         )
 
 
@@ -112,6 +113,13 @@ def test_every_room_is_documented() -> None:
         assert f"`{room}`" in text, f"docs/architecture.md does not mention {room}"
 
 
+def test_the_files_that_the_architecture_names_exist() -> None:
+    named = set(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", (ROOT / "docs" / "architecture.md").read_text()))
+    assert len(named) > 20
+    for path in named:
+        assert (ROOT / "src" / "labelchef" / path).exists() or (ROOT / path).exists(), path
+
+
 def test_the_demo_text_counts_its_rules() -> None:
     assert f"{len(RULES)} rules" in (ROOT / "README.md").read_text()
 
@@ -123,7 +131,13 @@ def test_the_readme_names_only_targets_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=str
+    "page",
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "experiments" / "results").glob("*.md")),
+    ],
+    ids=str,
 )
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):

@@ -18,7 +18,10 @@ from tests.web.conftest import browser
 __all__ = ["browser"]
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
-JOINED = {"README.md": "index", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
+PAGES = {ROOT / "README.md": "index", ROOT / "CONTRIBUTING.md": "contributing", ROOT / "CHANGELOG.md": "changelog"}
+PAGES |= {page: page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+PAGES |= {page: f"experiments/results/{page.stem}" for page in (ROOT / "experiments" / "results").glob("*.md")}
+"""File in the repository → page of the site, without its ending."""
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +59,7 @@ def pages(site: Path) -> dict[Path, Found]:
 
 
 def test_every_page_of_the_docs_is_there(pages: dict[Path, Found], site: Path) -> None:
-    sources = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")]
-    expected = {*sources, *JOINED.values()}
+    expected = set(PAGES.values())
     assert {page.relative_to(site).with_suffix("").as_posix() for page in pages} == expected
     home = Found(site / "index.html").links
     assert {f"{name}.html" for name in expected} - {"index.html"} <= {urlsplit(link).path for link in home}, (
@@ -96,12 +98,9 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Found], site: Path) 
 def test_markdown_reads_as_on_a_code_host(site: Path) -> None:
     """Lists, tables and code blocks of the site are those that CommonMark sees."""
     reader = MarkdownIt("commonmark").enable("table")
-    sources = {ROOT / name: page for name, page in JOINED.items()}
-    sources |= {
-        page: page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")
-    }
-    del sources[ROOT / "docs" / "api.md"]
-    for source, name in sources.items():
+    for source, name in PAGES.items():
+        if name == "api":
+            continue
         html = (site / f"{name}.html").read_text()
         shown = html[html.index("<article") : html.index("</article>")]
         meant = reader.render(filled(source.read_text()))
@@ -128,7 +127,7 @@ def test_the_search_works_from_the_file_system_without_a_network(browser: Browse
     page = context.new_page()
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.set_default_timeout(30_000)
-    page.goto((site / "experiments" / "exp1.html").as_uri())
+    page.goto((site / "experiments" / "results" / "exp1.html").as_uri())
     page.get_by_role("textbox", name="Search").click()
     page.keyboard.type("pseudonyms")
     hit = page.locator(".md-search-result__link", has_text="What can be relied on").first

@@ -294,11 +294,11 @@ def test_the_paper_stands_beside_exp1(tmp_path: Path) -> None:
     ]
     assert row[5] == f"{np.mean(gains):+.4f}" == "+0.0058"
     assert row_of(report, "before cleaning")[3] == "0.6485"
-    page = report.write(tmp_path / "page", tmp_path / "assets")
+    page = report.write(tmp_path / "page")
     for link in ("exp1.csv", "exp1-gamma-0.8.svg"):
-        assert f"(../assets/{link})" in page.read_text()
-        assert (tmp_path / "assets" / link).exists()
-    table = pd.read_csv(tmp_path / "assets" / "exp1.csv")
+        assert f"({link})" in page.read_text()
+        assert (page.parent / link).exists()
+    table = pd.read_csv(page.with_suffix(".csv"))
     assert len(table) == len(results) / 2
 
 
@@ -313,7 +313,7 @@ def test_the_paper_stands_beside_networks(tmp_path: Path) -> None:
     cnn._report(report, results)
     assert row_of(report, "infl (two)")[1:4] == ["**0.600 ± 0.000**", "0.6907", "+0.100 ± 0.000"]
     assert row_of(report, "infl_y (one)")[2] == ""
-    assert "{" not in report.write(tmp_path, tmp_path).read_text()
+    assert "{" not in report.write(tmp_path).read_text()
 
 
 @pytest.mark.slow
@@ -391,7 +391,7 @@ def test_the_scoreboard_from_made_up_campaigns(tmp_path: Path) -> None:
     assert row_of(report, "`snorkel`")[1:] != []
     assert "| `snorkel` | -0.200 | 2 | digits 30 (-0.200), digits 100 (-0.200) |" in text
     assert "| `lr_margin` | +0.000 | 0 |  |" in text
-    page = report.write(tmp_path, tmp_path).read_text()
+    page = report.write(tmp_path).read_text()
     assert "{" not in page
     assert (tmp_path / "scoreboard-digits.svg").exists()
     table = pd.read_csv(tmp_path / "scoreboard.csv")

@@ -128,7 +128,7 @@ def levels(name: str, n: int, runs: int) -> dict[str, tuple[float, float, float]
 @pytest.mark.parametrize("n", [100, 300])
 @pytest.mark.parametrize("name", [*CASES, *UNSEEN])
 def test_the_level_of_leave_one_out_figures(name: str, n: int) -> None:
-    """docs/validation.md has the levels of more runs; 60 runs have a standard error of 0.028."""
+    """experiments/results/judging.md has the levels of more runs; 60 runs have a standard error of 0.028."""
     found = levels(name, n, runs=60)
     assert found["accuracy"][0] > 0.95 - 0.06
     assert found["f1_macro"][0] > 0.95 - 0.06
@@ -137,7 +137,7 @@ def test_the_level_of_leave_one_out_figures(name: str, n: int) -> None:
 
 
 def main() -> None:
-    """Print the table of docs/validation.md: python -m tests.test_figures."""
+    """Print the table of experiments/results/judging.md: python -m tests.test_figures."""
     print("| trusted samples | n | accuracy | macro-F1 | loss |\n|---|---|---|---|---|")
     for name in [*CASES, *UNSEEN]:
         for n in (100, 300):

@@ -1,6 +1,7 @@
 """Hooks of mkdocs: pages that stand outside of docs/ join the site, and Markdown reads as on a code host.
 
-- README.md, CONTRIBUTING.md and CHANGELOG.md are the pages index.md, contributing.md and changelog.md; links are made to fit.
+- README.md, CONTRIBUTING.md and CHANGELOG.md are the pages index.md, contributing.md and changelog.md; the results of the
+  experiments are pages under their own path. Links are made to fit.
 - Nested blocks of lists are indented by two or three spaces, as code hosts read them; Python-Markdown wants four.
 """
 
@@ -15,6 +16,7 @@ from mkdocs.structure.pages import Page
 
 JOINED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Path in the repository → page of the site."""
+RESULTS = "experiments/results"
 _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
@@ -35,6 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = Path(config.config_file_path).parent
     for name, page in JOINED.items():
         files.append(File.generated(config, page, content=(root / name).read_text(encoding="utf-8")))
+    for path in sorted((root / RESULTS).iterdir()):
+        files.append(File.generated(config, f"{RESULTS}/{path.name}", abs_src_path=str(path)))
     return files
 
 
@@ -42,7 +46,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Make the links of a page fit the site: they are written for the repository."""
     del config, files
     here = page.file.src_uri
-    written = {page: name for name, page in JOINED.items()}.get(here, f"docs/{here}")
+    own = here if here.startswith(RESULTS) else f"docs/{here}"
+    written = {page: name for name, page in JOINED.items()}.get(here, own)
     return linked(markdown, written)
 
 
@@ -51,15 +56,16 @@ def linked(markdown: str, written: str) -> str:
 
     >>> linked("[a](docs/text.md#x) [b](CONTRIBUTING.md) ![c](docs/demo.svg) [d](#e) [f](https://g)", "README.md")
     '[a](text.md#x) [b](contributing.md) ![c](demo.svg) [d](#e) [f](https://g)'
-    >>> linked("[a](../../README.md) [b](../method.md)", "docs/experiments/exp1.md")
-    '[a](../index.md) [b](../method.md)'
+    >>> linked("[a](../../docs/method.md) [b](exp2.md)", "experiments/results/exp1.md")
+    '[a](../../method.md) [b](exp2.md)'
+    >>> linked("[a](../experiments/results/exp1.md)", "docs/method.md")
+    '[a](experiments/results/exp1.md)'
     """
     here = PurePosixPath(site_path(written)).parent.as_posix()
 
     def fitting(link: "re.Match[str]") -> str:
         target = normpath(str(PurePosixPath(written).parent / link[2]))
-        on = site_path(target)
-        return link[0] if on == target else f"{link[1]}{relpath(on, here)}{link[3]}"
+        return f"{link[1]}{relpath(site_path(target), here)}{link[3]}"
 
     return _LINK.sub(fitting, markdown)
 

@@ -25,7 +25,7 @@ from sklearn.metrics import f1_score
 from sklearn.pipeline import make_pipeline
 
 from experiments.encoders import Problem, ours, problem, theirs
-from experiments.reporting import DOCS
+from experiments.reporting import RESULTS
 from labelchef.sources.rules import RuleSetFacts, apply_rules, facts_of, read_rules
 
 CLASSES = {
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--trusted", type=int, default=TRUSTED)
     parser.add_argument("--sets", nargs="*", default=list(CLASSES), choices=list(CLASSES))
-    parser.add_argument("--publish", action="store_true", help="write docs/experiments/rules.csv")
+    parser.add_argument("--publish", action="store_true", help="write experiments/results/rules.csv")
     options = parser.parse_args(arguments)
     cells = []
     for name in options.sets:
@@ -102,5 +102,5 @@ def main(arguments: list[str] | None = None) -> int:
     frame = pd.DataFrame(cells)
     print(frame.drop(columns="seed").groupby("set", sort=False).mean().round(3).to_string())
     if options.publish:
-        frame.to_csv(DOCS / "experiments" / "rules.csv", index=False)
+        frame.to_csv(RESULTS / "rules.csv", index=False)
     return 0

@@ -1,7 +1,7 @@
 """Methods from the literature, for comparison with INFL: DUTI, TARS, O2U, INFL-D, INFL-Y and the paper's own pruning.
 
 They implement the same protocol as `labelchef.selectors` and are chosen by name in the same way, see
-`labelchef.campaign.choice`. See docs/baselines.md for their sources.
+`labelchef.campaign.choice`. See docs/method.md for their sources.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """How accurate each person is, with an interval: from hidden gold, lead decisions, audits, the model and the other people.
 
-**From gold alone** (`exact`): k of n answers are right, independent of all else. The interval is that of Clopper and Pearson: it
-is the one of the three usual ones whose coverage is never below its level (docs/experiments/people.md has Wilson and Jeffreys).
+**From gold alone** (`exact`): k of n answers are right, independent of all else. The interval is that of Clopper and Pearson: of
+the three usual ones its coverage alone is never below its level (experiments/results/people.md has Wilson and Jeffreys).
 
 **From everything** (`estimate`): a person w errs with probability ε_w on an ordinary item, and names each other class alike. An
 item is of one of three kinds, and nobody knows of which:

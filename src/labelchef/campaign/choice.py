@@ -17,7 +17,7 @@ ALL_SELECTORS = ChainMap(SELECTORS, BASELINES)
 """Name → factory of everything that can be chosen by name."""
 
 REMOVED = ("cleanlab_quality", "active_lab", "diverse_margin", "posterior_margin", "source_infl")
-"""Selectors of version 0.2 that no measurement showed to gain more than 'margin' (docs/baselines.md)."""
+"""Selectors of version 0.2 that no measurement showed to gain more than 'margin' (docs/measurements.md)."""
 
 
 def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Selector:

@@ -10,7 +10,7 @@ the samples themselves predict, of which no label need be known:
 
 the ratio of the expected true positives to the expected number of samples predicted or true. It is right if the probabilities
 are: their temperature comes from cross-fitted logits of trusted samples (`calibration`). Counting on the trusted samples in its
-place needs no such trust, but its noise is larger than most gains: docs/validation.md has the comparison.
+place needs no such trust, but its noise is larger than most gains: experiments/results/judging.md has the comparison.
 
 Held-out logits of a trusted sample are those of a model without it, which has another mean prediction: that of its training
 rows, of weight w together, is the mean of their labels (Σ_i w_i (p_i − y_i) = 0 at the optimum, but for l2), so without sample j

@@ -11,7 +11,7 @@ their 2.5 and 97.5 percent points l and u, the interval is that of the draws, mo
 
 f_l = f_u = 1 for samples that did not train. Cross-fitted predictions come from models that share nearly all of their training
 samples, so their errors go together, and intervals that take them for independent are too narrow (Bates, Hastie and Tibshirani,
-"Cross-validation: what does it estimate and how well does it do it?"). Simulations of leave-one-out (docs/validation.md) give the
+"Cross-validation: what does it estimate and how well does it do it?"). Simulations (experiments/results/judging.md) give the
 factors with which the interval holds its level: f_l = 1.2 and f_u = 1.6. Leave-one-out underestimates F1 for rare classes, and
 accuracy where features tell nothing: without a sample of it, a class is predicted too seldom.
 

@@ -264,7 +264,7 @@ class Session:
         """The gains of each metric from the first model to the present one, on the 'validation' and 'test' samples held out.
 
         None on trusted samples that train: how well the first model and its choices happened to suit just these samples is part
-        of the difference, and no interval from the same samples covers that (docs/validation.md).
+        of the difference, and no interval from the same samples covers that (docs/method.md).
         """
         assert self.rounds, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed

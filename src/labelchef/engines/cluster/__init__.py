@@ -1,4 +1,4 @@
-"""Sweeps over rows on other machines: `ClusterEngine`, and `Workers`, the protocol of what runs there (docs/cluster.md).
+"""Sweeps over rows on other machines: `ClusterEngine`, and `Workers`, the protocol of what runs there (docs/scale.md).
 
 `dask_workers` is the implementation with Dask, the only module that imports it.
 """

@@ -1,4 +1,4 @@
-"""`Workers` with Dask: an actor a worker, called directly, without the scheduler (docs/cluster.md says why Dask)."""
+"""`Workers` with Dask: an actor a worker, called directly, without the scheduler (docs/scale.md says why Dask)."""
 
 import asyncio
 import atexit
@@ -36,7 +36,7 @@ _QUIET: dict[str, object] = {
     "distributed.admin.tick.interval": "500ms",  # 50 a second else
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,  # else every row array is made of new pages
 }
-"""What keeps workers from their sweeps; together it costs them a fifth of their time (docs/cluster.md)."""
+"""What keeps workers from their sweeps; together it costs them a fifth of their time (docs/scale.md)."""
 _open: dict[tuple[int, str], "DaskWorkers"] = {}
 _turn = threading.Lock()
 
