@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from labelchef.services.background import give_way
+from labelchef.services.running import give_way
 
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.start import new_session
