@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from labelchef.services.background import give_way
 
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.start import new_session
@@ -17,6 +16,7 @@ from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.engines.host import HostEngine
 from labelchef.engines.memory import MemoryEngine
 from labelchef.engines.threads import priority
+from labelchef.services.running import give_way
 from labelchef.sources import evidence
 from tests.store_support import small_data
 

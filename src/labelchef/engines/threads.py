@@ -19,7 +19,7 @@ def thread_count() -> int:
 
 
 def priority() -> int:
-    """The priority of this thread: Linux has one for each (`services.background.give_way`), other systems one a process."""
+    """The priority of this thread: Linux has one for each (`services.running.give_way`), other systems one a process."""
     try:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     except (OSError, AttributeError):
