@@ -840,8 +840,10 @@ def _parted(given: Given, known: set[str]) -> Given:
     def parts(values: Sequence[str]) -> tuple[str, ...]:
         return tuple(one for name in values for one in ([name] if name in known else map(str.strip, name.split(","))))
 
-    listed = ("text", "image", "columns", "shown", "ignored", "labels", "used")
-    return replace(given, **{key: parts(getattr(given, key)) for key in listed})
+    return replace(
+        given, text=parts(given.text), image=parts(given.image), columns=parts(given.columns), shown=parts(given.shown),
+        ignored=parts(given.ignored), labels=parts(given.labels), used=parts(given.used),
+    )  # fmt: skip
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:
