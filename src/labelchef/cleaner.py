@@ -461,7 +461,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         return asked.aligned(items), {"select": seconds} if known else {}
 
 
-class NotFittedError(errors.NotFittedError, UnfittedEstimatorError):
+class NotFittedError(errors.NotFittedError, UnfittedEstimatorError):  # type: ignore[misc]  # scikit-learn has no types
     """The same, also as scikit-learn names it."""
 
 
