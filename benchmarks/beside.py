@@ -16,14 +16,14 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.workspace import Workspace, open_workspace
 
 BATCH = 10
 

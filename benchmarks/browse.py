@@ -19,13 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.serving import SLUG, Connection, Log, Team, crew, serving, wait_until_ready
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server.campaigns import campaigns
+from labelchef.server.people import accounts
+from labelchef.server.workspace import open_workspace
 
 TABS = 10
 _LIMIT_MS = 200.0

@@ -17,25 +17,25 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.judging import Split
-from labelchef.campaign.session import Session
-from labelchef.constructors import make_constructor
-from labelchef.core.contrasts import with_reference
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.core.softmax import log_probabilities
-from labelchef.domain.records import Decisions, Votes
-from labelchef.engines import Engine, MemoryEngine, RowLabels
-from labelchef.engines.cluster import ClusterEngine
-from labelchef.engines.cluster.dask_workers import DaskWorkers, local_cluster
-from labelchef.engines.cluster.workers import Member
-from labelchef.features import Features
-from labelchef.features.reading import Buffers
-from labelchef.sources import SourceVotes
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import make_source_model
-from labelchef.sources.spread import SpreadEvidence, send_votes
+from labelchef.base.records import Decisions, Votes
+from labelchef.believe import SourceVotes
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.models import make_source_model
+from labelchef.believe.spread import SpreadEvidence, send_votes
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import make_constructor
+from labelchef.loop.judging import Split
+from labelchef.loop.session import Session
+from labelchef.model.contrasts import with_reference
+from labelchef.model.engines import Engine, MemoryEngine, RowLabels
+from labelchef.model.engines.cluster import ClusterEngine
+from labelchef.model.engines.cluster.dask_workers import DaskWorkers, local_cluster
+from labelchef.model.engines.cluster.workers import Member
+from labelchef.model.features import Features
+from labelchef.model.features.reading import Buffers
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
+from labelchef.model.softmax import log_probabilities
 
 L2, GAMMA, N_VAL, BATCH = 0.01, 0.8, 500, 10
 SOURCES, COVERAGE, CLEAN, LEARNED = 10, 0.3, 500, ("joint", "dawid_skene")

@@ -29,7 +29,7 @@ class Holder:
 @contextmanager
 def with_dask() -> Iterator[Call]:
     """Two actors of Dask, called directly."""
-    from labelchef.engines.cluster.dask_workers import DaskWorkers, local_cluster
+    from labelchef.model.engines.cluster.dask_workers import DaskWorkers, local_cluster
 
     with local_cluster(workers=2) as processes:
         workers = DaskWorkers(processes.scheduler_address)

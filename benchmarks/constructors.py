@@ -25,19 +25,19 @@ from rich.table import Table
 from benchmarks import real
 from benchmarks.shapes import SHAPES, Data, Shape, make
 from labelchef import Known, LabelCleaner
-from labelchef.annotators import GroundTruth
-from labelchef.constructors import (
+from labelchef.chef.constructors import (
     Construction,
     DeltaGradLConstructor,
     DescentSettings,
     NewtonConstructor,
     RetrainConstructor,
 )
-from labelchef.constructors.schedule import Schedule
-from labelchef.core.contrasts import Coordinates
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.engines import MemoryEngine
+from labelchef.chef.constructors.schedule import Schedule
+from labelchef.loop.annotators import GroundTruth
+from labelchef.model.contrasts import Coordinates
+from labelchef.model.engines import MemoryEngine
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
 
 PAPER = {
     "mimic": (0.0005, 150),

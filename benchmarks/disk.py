@@ -31,15 +31,15 @@ from rich.table import Table
 
 from benchmarks.gpu import BATCH, GAMMA, L2, decide
 from benchmarks.shapes import FACTORS, NOISE
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.judging import Split
-from labelchef.campaign.session import Session
-from labelchef.constructors import make_constructor
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.engines import Engine, MemoryEngine, RowLabels
-from labelchef.engines.streaming import StreamingEngine
-from labelchef.features import open_features
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import make_constructor
+from labelchef.loop.judging import Split
+from labelchef.loop.session import Session
+from labelchef.model.engines import Engine, MemoryEngine, RowLabels
+from labelchef.model.engines.streaming import StreamingEngine
+from labelchef.model.features import open_features
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
 
 ROWS, SMALL, SLICE = 20_000_000, 200_000, 500_000
 ROUNDS, SELECTOR, TOL = 2, "expected_infl", 1e-5

@@ -19,13 +19,13 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.restart import label
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import Verdict
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import trained
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.workspace import open_workspace
-from labelchef.store import campaign_table
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.rebuild import Verdict
+from labelchef.server.campaigns import trained
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.store import campaign_table
+from labelchef.server.workspace import open_workspace
 
 ROUNDS = 250
 _DEFAULT = Settings(batch_size=4, budget=None)

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shapes import FACTORS, NOISE
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.judging import Split
-from labelchef.campaign.session import Session
-from labelchef.constructors import make_constructor
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.domain.records import Batch, Decisions, Votes
-from labelchef.engines import Engine, MemoryEngine, RowLabels
+from labelchef.base.records import Batch, Decisions, Votes
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import make_constructor
+from labelchef.loop.judging import Split
+from labelchef.loop.session import Session
+from labelchef.model.engines import Engine, MemoryEngine, RowLabels
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
 
 BATCH, ROUNDS, N_VAL, L2, GAMMA = 10, 12, 1000, 0.01, 0.8
 DTYPES = ("float32", "float16", "bfloat16")
@@ -115,7 +115,7 @@ def on_device(
     problem: Problem, device: str, dtype: str | None = None, *, selector: str = SELECTORS[0], look_ahead: bool = True
 ) -> Session:
     """A session on the device."""
-    from labelchef.engines.torch_engine import TorchEngine
+    from labelchef.model.engines.torch_engine import TorchEngine
 
     engine = TorchEngine(problem.X, bias=True, device=device, dtype=dtype)
     splits = partial(TorchEngine, device=device)
@@ -163,7 +163,7 @@ def _sweeps(console: Console, shapes: list[tuple[int, int, int]], device: str) -
     """One sweep with everything on it (W and V, gradient and Hessian product); X is read twice, forward and back."""
     import torch
 
-    from labelchef.engines.torch_engine import TorchEngine
+    from labelchef.model.engines.torch_engine import TorchEngine
 
     source = torch.randn(1 << (29 if device == "cuda" else 20), device=device)
     target = torch.empty_like(source)

@@ -23,12 +23,12 @@ from rich.console import Console
 from starlette.types import Message
 
 from benchmarks.serving import SLUG, Server, make_team
-from labelchef.services import worker
-from labelchef.services.intake import importing
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server import worker
+from labelchef.server.intake import importing
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import open_workspace
 
 _HALF = (
     b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ",

@@ -35,9 +35,9 @@ from tests.store_support import PostgresServer
 
 from benchmarks.browse import BASE, measured, timed
 from benchmarks.serving import SLUG, Connection, Log, annotate, serving
-from labelchef.campaign.data import find_files
-from labelchef.domain.campaigns import Role, Waiting
-from labelchef.domain.settings import Settings
+from labelchef.base.campaigns import Role, Waiting
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import find_files
 
 CLASSES = ("harmless", "spam", "unclear")
 SOURCES = (("lexicon", 0.8), ("model", 0.7), ("rule", 0.6))
@@ -130,9 +130,9 @@ class Watched:
 
 def create(home: Path, database: str | None, files: Path) -> dict[str, Any]:
     """Make the campaign, then people."""
-    from labelchef.services.campaigns import campaigns
-    from labelchef.services.people import accounts
-    from labelchef.services.workspace import open_workspace
+    from labelchef.server.campaigns import campaigns
+    from labelchef.server.people import accounts
+    from labelchef.server.workspace import open_workspace
 
     settings = Settings(budget=None, batch_size=BATCH, people=1, lease_minutes=0.2)
     with open_workspace(home, database) as ws:
@@ -150,11 +150,11 @@ def create(home: Path, database: str | None, files: Path) -> dict[str, Any]:
 
 def steps(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The first model and three batches: seconds of every step of the worker, and of `next` and votes without a server."""
-    from labelchef.services.campaigns.access import find
-    from labelchef.services.campaigns.trained import due_step, lease_name, step
-    from labelchef.services.labelling.tasks import next_tasks
-    from labelchef.services.labelling.votes import cast_vote
-    from labelchef.services.workspace import open_workspace
+    from labelchef.server.campaigns.access import find
+    from labelchef.server.campaigns.trained import due_step, lease_name, step
+    from labelchef.server.labelling.tasks import next_tasks
+    from labelchef.server.labelling.votes import cast_vote
+    from labelchef.server.workspace import open_workspace
 
     found: dict[str, list[float]] = {}
     with (
@@ -176,9 +176,9 @@ def steps(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
 
 def restart(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The trained state of a new process."""
-    from labelchef.services.campaigns.access import find
-    from labelchef.services.campaigns.trained import trained_now
-    from labelchef.services.workspace import open_workspace
+    from labelchef.server.campaigns.access import find
+    from labelchef.server.campaigns.trained import trained_now
+    from labelchef.server.workspace import open_workspace
 
     with open_workspace(home, database) as ws, Watched() as watched:
         trained_now(ws, find(ws, SLUG))
@@ -187,8 +187,8 @@ def restart(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
 
 def export(home: Path, database: str | None, _files: Path) -> dict[str, Any]:
     """The data set as CSV."""
-    from labelchef.services.export.take_home import export_dataset
-    from labelchef.services.workspace import open_workspace
+    from labelchef.server.export.take_home import export_dataset
+    from labelchef.server.workspace import open_workspace
 
     with open_workspace(home, database) as ws, tempfile.TemporaryDirectory(dir=home) as folder, Watched() as watched:
         path = export_dataset(ws, SLUG, Path(folder) / "out.csv")

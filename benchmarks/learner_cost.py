@@ -19,7 +19,7 @@ from scipy.special import logsumexp, softmax
 
 from benchmarks.shapes import SHAPES, make, median_seconds
 from labelchef import LabelCleaner
-from labelchef.sources import SourceVotes
+from labelchef.believe import SourceVotes
 
 SOURCES, COVERAGE = 100, 0.2
 ROUNDS, BATCH = 9, 10

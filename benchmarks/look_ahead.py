@@ -17,8 +17,8 @@ from sklearn.datasets import load_digits
 from benchmarks import real
 from benchmarks.shapes import Data
 from labelchef import Known, LabelCleaner
-from labelchef.campaign.choice import make_selector
-from labelchef.constructors import NewtonConstructor
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import NewtonConstructor
 
 LABELS = 100
 SETTINGS = ((10, False), (10, True), (50, False), (50, True), (1, False))

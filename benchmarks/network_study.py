@@ -24,8 +24,8 @@ from torch import nn
 
 from benchmarks.real import data_folder
 from labelchef import ConvergenceWarning
-from labelchef.core.influence import influence_matrix
-from labelchef.core.softmax import probabilities
+from labelchef.model.influence import influence_matrix
+from labelchef.model.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkTask, TrainingSettings, adapt
 from labelchef.networks.influence import solve
 from labelchef.networks.linearised import Linearised

@@ -26,9 +26,9 @@ from distributed import LocalCluster
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.engines import RowLabels
-from labelchef.engines.cluster import ClusterEngine
-from labelchef.features import open_features
+from labelchef.model.engines import RowLabels
+from labelchef.model.engines.cluster import ClusterEngine
+from labelchef.model.features import open_features
 
 COLUMNS = 256
 PROCESSES, HELD_OUT = (1, 2, 4), ((3, 1.0), (2, 1.5), (4, 1.5))

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.shapes import Data
-from labelchef.sources import vote_shares
+from labelchef.believe import vote_shares
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import rebuild
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.campaigns.trained import data_of, ledger_of, trained_now
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table
-from labelchef.store.rows import CampaignRow
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.rebuild import rebuild
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.campaigns.trained import data_of, ledger_of, trained_now
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store import campaign_table
+from labelchef.server.store.rows import CampaignRow
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 
 ROUNDS = (10, 300)
 BATCH = 4

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from benchmarks.shapes import SHAPES, Data, Shape, make, median_seconds
 from labelchef import LabelCleaner
-from labelchef.constructors import NewtonConstructor
-from labelchef.core.order import smallest
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.model.order import smallest
 
 ROUNDS, BATCH = 11, 10
 STEERED: dict[str, Any] = {

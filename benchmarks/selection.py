@@ -17,13 +17,13 @@ from rich.table import Table
 from benchmarks import real
 from benchmarks.shapes import SHAPES, Data, Shape, make
 from labelchef import LabelCleaner
-from labelchef.baselines import Theorem1Selector
-from labelchef.campaign.session import MOST_ATTEMPTS
-from labelchef.core.contrasts import contrast
-from labelchef.core.objective import Linear
-from labelchef.core.order import smallest
-from labelchef.selectors import InflSelector, SelectionContext
-from labelchef.selectors.infl import solve_direction
+from labelchef.chef.baselines import Theorem1Selector
+from labelchef.chef.selectors import InflSelector, SelectionContext
+from labelchef.chef.selectors.infl import solve_direction
+from labelchef.loop.session import MOST_ATTEMPTS
+from labelchef.model.contrasts import contrast
+from labelchef.model.objective import Linear
+from labelchef.model.order import smallest
 
 ROUNDS = 10
 BATCHES = (1, 10, 100)

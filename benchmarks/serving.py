@@ -23,13 +23,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server.campaigns import campaigns
+from labelchef.server.people import accounts
+from labelchef.server.workspace import open_workspace
 
 SLUG = "load"
 
@@ -257,7 +257,7 @@ def check_ledger(home: Path, log: Log) -> int:
 
 def check_votes(home: Path, url: str | None, log: Log) -> int:
     """`check_ledger` for a database by URL."""
-    from labelchef.store.database import open_database
+    from labelchef.server.store.database import open_database
 
     database = open_database(url or home / "labelchef.db")
     with database.reading() as connection:

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.settings import Settings
-from labelchef.ledger.links import check_links
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.export.proof import write_ledger
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.export.proof import write_ledger
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.ledger.links import check_links
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 
 TRUSTED, COLUMNS, SOURCES = 150, 20, 6
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.engines.streaming import StreamingEngine
-from labelchef.features import open_features
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.engines.streaming import StreamingEngine
+from labelchef.model.features import open_features
 
 COLUMNS, CLASSES = 768, 2
 GROUP = 10_000

@@ -12,7 +12,7 @@ Each ends in a linear layer with one output a class: logits (n, C).
 import torch
 from torch import nn
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.errors import InvalidInputError
 
 
 class LeNet(nn.Module):

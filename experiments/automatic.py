@@ -27,12 +27,12 @@ from experiments.reporting import Report
 from experiments.stats import estimate
 from experiments.store import Result
 from labelchef import LabelCleaner
-from labelchef.annotators import CallableAnnotator
-from labelchef.encoders.images import has_efficientnet
-from labelchef.intake.automatic import word_primitives
-from labelchef.sources import affinity, snuba
-from labelchef.sources.interactive import ProposalOptions, Proposals
-from labelchef.sources.rules import RuleBoard
+from labelchef.believe import affinity, snuba
+from labelchef.believe.interactive import ProposalOptions, Proposals
+from labelchef.believe.rules import RuleBoard
+from labelchef.data.encoders.images import has_efficientnet
+from labelchef.data.intake.automatic import word_primitives
+from labelchef.loop.annotators import CallableAnnotator
 
 N_TRUSTED = 100
 ASKED = 50

@@ -19,11 +19,11 @@ import labelchef
 from experiments import data
 from experiments.cleanlab_selectors import CLEANLAB_SELECTORS
 from labelchef import Known, LabelCleaner
-from labelchef.baselines import BASELINES
-from labelchef.campaign.choice import ALL_SELECTORS, make_selector
-from labelchef.constructors import DescentSettings, make_constructor
-from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.selectors import SELECTORS
+from labelchef.base.records import UNRESOLVED, RoundRecord
+from labelchef.chef.baselines import BASELINES
+from labelchef.chef.choice import ALL_SELECTORS, make_selector
+from labelchef.chef.constructors import DescentSettings, make_constructor
+from labelchef.chef.selectors import SELECTORS
 
 RECIPE = 1
 """Raise it when a cell of equal settings would come out differently: finished cells are then run again."""
@@ -99,7 +99,7 @@ def code_digest() -> str:
     """A digest of the package's source, so that results of different code can be told apart."""
     folder = Path(labelchef.__file__).parent
     rooms = ("core", "engines", "selectors", "constructors", "campaign", "annotators", "aggregation", "networks")
-    files = [folder / "cleaner.py", *(path for room in rooms for path in sorted((folder / room).glob("*.py")))]
+    files = [folder / "loop/cleaner.py", *(path for room in rooms for path in sorted((folder / room).glob("*.py")))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 

@@ -45,18 +45,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.contrasts import with_reference
-from labelchef.core.softmax import probabilities
-from labelchef.core.solvers import minimise
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
-from labelchef.domain.numbers import check_whole
-from labelchef.domain.records import UNRESOLVED
-from labelchef.engines import RowLabels
-from labelchef.exchange.cleanlab import quietly, require_cleanlab
-from labelchef.selectors import Selector
-from labelchef.selectors.protocol import NOT_PEOPLE, SelectionContext
-from labelchef.selectors.ranking import Ranking, RankingSelector
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.errors import ConvergenceWarning, InvalidInputError
+from labelchef.base.numbers import check_whole
+from labelchef.base.records import UNRESOLVED
+from labelchef.chef.selectors import Selector
+from labelchef.chef.selectors.protocol import NOT_PEOPLE, SelectionContext
+from labelchef.chef.selectors.ranking import Ranking, RankingSelector
+from labelchef.data.exchange.cleanlab import quietly, require_cleanlab
+from labelchef.model.contrasts import with_reference
+from labelchef.model.engines import RowLabels
+from labelchef.model.softmax import probabilities
+from labelchef.model.solvers import minimise
 
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 _TOL, _MAX_SWEEPS = 1e-4, 300  # of the models of the folds

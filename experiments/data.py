@@ -21,9 +21,9 @@ from benchmarks.shapes import Data
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from labelchef.annotators import Annotator, CallableAnnotator, RecordedVotes, SimulatedAnnotators, make_strategy
-from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.settings import voters_of
+from labelchef.base.records import UNRESOLVED
+from labelchef.base.settings import voters_of
+from labelchef.loop.annotators import Annotator, CallableAnnotator, RecordedVotes, SimulatedAnnotators, make_strategy
 
 ERROR_RATE = 0.05
 NO_VOTE = -2

@@ -38,13 +38,13 @@ from experiments import data
 from experiments.reporting import RESULTS
 from experiments.stats import estimate
 from labelchef import __version__
-from labelchef.campaign.data import CampaignData
-from labelchef.cleaner import LabelCleaner
-from labelchef.domain.intake import ColumnRole, Progress, no_progress
-from labelchef.domain.settings import Settings
-from labelchef.encoders.fitted import Encoded, fit_encoder
-from labelchef.encoders.protocol import Block, Content, State
-from labelchef.intake.weighing import weigh
+from labelchef.base.intake import ColumnRole, Progress, no_progress
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.encoders.fitted import Encoded, fit_encoder
+from labelchef.data.encoders.protocol import Block, Content, State
+from labelchef.data.intake.weighing import weigh
+from labelchef.loop.cleaner import LabelCleaner
 
 TEXTS = {
     "vader_icwsm14": ("tweets.parquet", ("text",)),

@@ -21,13 +21,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.curvature import FrozenCurvature
-from labelchef.core.order import BY_INDEX, Ties, smallest
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.records import Batch, SelectionDiagnostics
-from labelchef.selectors import MarginSelector, Selector
-from labelchef.selectors.protocol import SelectionContext, measured
-from labelchef.selectors.ranking import Ranking, RankingSelector, believed
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.records import Batch, SelectionDiagnostics
+from labelchef.chef.selectors import MarginSelector, Selector
+from labelchef.chef.selectors.protocol import SelectionContext, measured
+from labelchef.chef.selectors.ranking import Ranking, RankingSelector, believed
+from labelchef.model.curvature import FrozenCurvature
+from labelchef.model.order import BY_INDEX, Ties, smallest
 
 
 @dataclass

@@ -33,9 +33,9 @@ from experiments import data, regression
 from experiments.cells import Cell
 from experiments.regression import Floats, Ints, Learner, Rows, macro_f1
 from labelchef import LabelCleaner
-from labelchef.domain.errors import MissingExtraError
-from labelchef.domain.records import RoundRecord
-from labelchef.sources import vote_shares
+from labelchef.base.errors import MissingExtraError
+from labelchef.base.records import RoundRecord
+from labelchef.believe import vote_shares
 
 CANDIDATES = 1000
 """Of the training samples, so many at random are offered to scikit-activeml, self-training, label spreading: they are slow."""

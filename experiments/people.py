@@ -18,10 +18,10 @@ import numpy as np
 
 from experiments import data
 from labelchef import Known, LabelCleaner, SourceSettings
-from labelchef.annotators import SimulatedAnnotators
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import rebuild
-from labelchef.domain.settings import AUTO, SOURCE, TRUTH, Settings
+from labelchef.base.settings import AUTO, SOURCE, TRUTH, Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.annotators import SimulatedAnnotators
+from labelchef.loop.rebuild import rebuild
 
 RATES = (0.0, 0.05, 0.1, 0.2)
 WAYS = {"three persons": (3, 0.0), "one person, audit": (1, 0.25)}

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, binom
 
-from labelchef.campaign.accuracy import (
+from labelchef.base.records import UNRESOLVED
+from labelchef.judge.accuracy import (
     FEWEST_ANSWERS,
     FEWEST_BLIND,
     FEWEST_GOLD,
@@ -32,7 +33,6 @@ from labelchef.campaign.accuracy import (
     tells_apart,
     wilson,
 )
-from labelchef.domain.records import UNRESOLVED
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -275,7 +275,7 @@ def markdown(found: dict[str, Any]) -> str:
         "",
         f"*`python -m experiments.quality --runs {found['runs']}`: simulated campaigns, as many a case as the last column says, "
         "people of known error, 95 % intervals. What is simulated, and what is estimated, is in `experiments/quality.py` and "
-        "`campaign/accuracy.py`.*",
+        "`judge/accuracy.py`.*",
         "",
         f"The page shows a number only if a person has {FEWEST_ANSWERS} answers and the interval is at most {WIDEST:g} wide "
         "and something tells people apart (*told*): gold, decisions of a lead, a model that says something, or three people; "

@@ -23,10 +23,10 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import f1_score
 
 from experiments.reporting import DOCS
-from labelchef.domain.arrays import Floats, Ints
-from labelchef.io.digits import DigitsData, load_digits_demo
-from labelchef.report.charts import as_svg
-from labelchef.services.demo import demo
+from labelchef.base.arrays import Floats, Ints
+from labelchef.data.files.digits import DigitsData, load_digits_demo
+from labelchef.judge.report.charts import as_svg
+from labelchef.server.demo import demo
 
 SEEDS = tuple(range(10))
 AT = (0, 50, 100, 200)

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.store import Result
-from labelchef.report.charts import as_svg
+from labelchef.judge.report.charts import as_svg
 
 DOCS, RESULTS = Path(__file__).parent.parent / "docs", Path(__file__).parent / "results"
 INTRO, COMMENTARY = Path(__file__).parent / "intro", Path(__file__).parent / "commentary"

@@ -20,9 +20,9 @@ from experiments.scoreboard import N_TEST, N_TRAIN
 from experiments.stats import estimate, mean_ranks
 from experiments.store import Result
 from labelchef import LabelCleaner
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.gain import area
-from labelchef.campaign.metrics import measured
+from labelchef.chef.choice import make_selector
+from labelchef.judge.gain import area
+from labelchef.judge.metrics import measured
 
 SELECTORS = ("margin", "diverse_margin", "posterior_margin", "entropy", "expected_infl", "random")
 DEFAULT = "margin"

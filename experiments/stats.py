@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
-from labelchef.campaign.gain import labels_to_reach as labels_to_reach
+from labelchef.judge.gain import labels_to_reach as labels_to_reach
 
 
 @dataclass(frozen=True)

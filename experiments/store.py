@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cells import Cell
-from labelchef.domain.files import whole_file
+from labelchef.base.files import whole_file
 
 Result = dict[str, Any]
 

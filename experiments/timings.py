@@ -9,7 +9,7 @@ from benchmarks.selection import campaign
 from benchmarks.shapes import SHAPES, Shape, make
 
 from experiments.cells import Cell
-from labelchef.constructors import DescentSettings
+from labelchef.chef.constructors import DescentSettings
 
 WARM_UP = Shape("warm-up", 2_000, 64, 100, 100, 0.01)
 """What is compiled on first use is compiled on this one."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from labelchef.engines.cluster import Limits, Workers
-from labelchef.engines.cluster.holder import Holder
-from labelchef.engines.cluster.workers import Answer, Holding, Member, WorkerLostError
+from labelchef.model.engines.cluster import Limits, Workers
+from labelchef.model.engines.cluster.holder import Holder
+from labelchef.model.engines.cluster.workers import Answer, Holding, Member, WorkerLostError
 
 FAST = Limits(call=0.2, wait=0.3, look=0.0)
 

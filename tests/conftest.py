@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.campaign.rebuild import ReplayedRound
-from labelchef.encoders import images, sentences, specs
-from labelchef.engines import Engine, MemoryEngine
-from labelchef.services.campaigns import trained
-from labelchef.services.campaigns.trained import ReplayOutcome
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.data.encoders import images, sentences, specs
+from labelchef.loop.rebuild import ReplayedRound
+from labelchef.model.engines import Engine, MemoryEngine
+from labelchef.server.campaigns import trained
+from labelchef.server.campaigns.trained import ReplayOutcome
+from labelchef.server.people import accounts
+from labelchef.server.workspace import Workspace, open_workspace
 from tests import profiles
 from tests.commands import commands
 from tests.store_support import PostgresServer, postgres_server
@@ -89,7 +89,7 @@ def rng() -> np.random.Generator:
 
 def torch_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
     """The engine of a GPU, on a CPU."""
-    from labelchef.engines.torch_engine import TorchEngine
+    from labelchef.model.engines.torch_engine import TorchEngine
 
     return TorchEngine(X, bias=bias, device="cpu", **settings)
 
@@ -97,7 +97,7 @@ def torch_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """Two worker processes of one core each, for all tests that need some; `Workers`."""
-    from labelchef.engines.cluster.dask_workers import DaskWorkers, dask_workers, local_cluster
+    from labelchef.model.engines.cluster.dask_workers import DaskWorkers, dask_workers, local_cluster
 
     with local_cluster(workers=2) as processes:
         workers = DaskWorkers(processes.scheduler_address)
@@ -108,8 +108,8 @@ def cluster() -> Iterator[Any]:
 
 def disk_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
     """The engine for files, on a file that is there as long as the engine may read it."""
-    from labelchef.engines.streaming import StreamingEngine
-    from labelchef.features import open_features
+    from labelchef.model.engines.streaming import StreamingEngine
+    from labelchef.model.features import open_features
 
     path = Path(tempfile.mkdtemp(prefix="labelchef-test-")) / "x.npy"
     np.save(path, X)
@@ -126,7 +126,7 @@ ENGINES: dict[str, Callable[..., Engine]] = {"memory": MemoryEngine, "torch": to
 def make_engine(request: pytest.FixtureRequest) -> Callable[..., Engine]:
     """Where features lie: once for each engine."""
     if request.param == "dask":
-        from labelchef.engines.cluster import ClusterEngine
+        from labelchef.model.engines.cluster import ClusterEngine
 
         return partial(ClusterEngine, cluster=request.getfixturevalue("cluster"))
     return ENGINES[request.param]

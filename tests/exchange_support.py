@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 
 from hypothesis import strategies as st
 
-from labelchef.campaign.dataset import LabelOrigin
-from labelchef.exchange.records import Prediction, Record, RecordSet
+from labelchef.data.dataset import LabelOrigin
+from labelchef.data.exchange.records import Prediction, Record, RecordSet
 
 TRICKY = [
     *(

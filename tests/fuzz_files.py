@@ -38,25 +38,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.classifier import LinearClassifier
-from labelchef.domain.errors import LabelchefError
-from labelchef.domain.intake import ColumnRole, FileRole
-from labelchef.encoders.fitted import FittedEncoder, fit_encoder
-from labelchef.encoders.images import read_image
-from labelchef.encoders.protocol import Content
-from labelchef.exchange.formats import FORMATS as TOOLS
-from labelchef.exchange.formats import sniff
-from labelchef.exchange.records import Prediction, Record, RecordSet
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.io import archives, formats, queries, tables
-from labelchef.ledger.conversion import record_as_json
-from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.model import EncodedClassifier, load_model
-from labelchef.services.intake.folders import Record as IntakeRecord
-from labelchef.sources.functions import read_label_matrix
-from labelchef.sources.llm import read_answer, read_llm_labels, read_request
-from labelchef.sources.rules import read_rules, rules_as_text, rules_of_text
+from labelchef.base.errors import LabelchefError
+from labelchef.base.intake import ColumnRole, FileRole
+from labelchef.believe.functions import read_label_matrix
+from labelchef.believe.llm import read_answer, read_llm_labels, read_request
+from labelchef.believe.rules import read_rules, rules_as_text, rules_of_text
+from labelchef.data.encoded import EncodedClassifier, load_model
+from labelchef.data.encoders.fitted import FittedEncoder, fit_encoder
+from labelchef.data.encoders.images import read_image
+from labelchef.data.encoders.protocol import Content
+from labelchef.data.exchange.formats import FORMATS as TOOLS
+from labelchef.data.exchange.formats import sniff
+from labelchef.data.exchange.records import Prediction, Record, RecordSet
+from labelchef.data.files import archives, formats, queries, tables
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.loop.ledger.conversion import record_as_json
+from labelchef.loop.ledger.jsonl import JsonLinesLedger
+from labelchef.model.classifier import LinearClassifier
+from labelchef.server.intake.folders import Record as IntakeRecord
 
 SECONDS = 60
 """Of a case, at most; far above what any takes, so that a busy machine is not taken for a hang."""
@@ -408,7 +408,7 @@ def read_vote_lines(folder: Path) -> None:
 
 
 def read_numbers(folder: Path) -> None:
-    from labelchef.domain.features import as_features
+    from labelchef.base.features import as_features
 
     (path,) = folder.iterdir()
     X = as_features(tables.read_features(path, "features"))
@@ -574,10 +574,10 @@ def read_exchange(name: str) -> Callable[[Path], None]:
 
 @cache
 def rounds() -> bytes:
-    from labelchef.annotators import SimulatedAnnotators
-    from labelchef.campaign import steps
-    from labelchef.campaign.start import new_session
-    from labelchef.domain.settings import Settings
+    from labelchef.base.settings import Settings
+    from labelchef.loop import steps
+    from labelchef.loop.annotators import SimulatedAnnotators
+    from labelchef.loop.start import new_session
     from tests.store_support import small_data, truth_of
 
     settings = Settings(gamma=0.8, l2=0.05, budget=9, batch_size=3, people=1, seed=3)
@@ -594,7 +594,7 @@ def rounds() -> bytes:
 
 
 def read_ledger(folder: Path) -> None:
-    from labelchef.domain.settings import Settings
+    from labelchef.base.settings import Settings
 
     path = folder / "rounds.jsonl"
     raw = path.read_bytes()
@@ -615,7 +615,7 @@ def intake_json() -> Files:
 
 
 def read_intake_record(folder: Path) -> None:
-    from labelchef.services.intake.folders import record_in
+    from labelchef.server.intake.folders import record_in
 
     record = record_in(folder / "intake.json")
     assert IntakeRecord.of_json(json.loads(json.dumps(record.as_json()))) == record

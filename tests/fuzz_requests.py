@@ -32,8 +32,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi.testclient import TestClient
 
-from labelchef.domain.errors import LabelchefError
-from labelchef.services.people import accounts
+from labelchef.base.errors import LabelchefError
+from labelchef.server.people import accounts
 from tests.web.calls import CALLS, Headers, Route, Sent, World, world_in
 from tests.web.test_serving import started
 

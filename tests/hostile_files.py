@@ -187,19 +187,19 @@ FILES: dict[str, Callable[[Path, int], tuple[Path, int]]] = {
 
 def read(path: Path) -> str:
     """What becomes of a file: 'read', or the code of the error; any other exception by its name."""
-    from labelchef.domain.errors import LabelchefError
+    from labelchef.base.errors import LabelchefError
 
     try:
         if path.suffix == ".png":
-            from labelchef.encoders.images import read_image
+            from labelchef.data.encoders.images import read_image
 
             read_image(path.name, path.parent)
         elif path.name == "model.npz":
-            from labelchef.model import load_model
+            from labelchef.data.encoded import load_model
 
             load_model(path)
         else:
-            from labelchef.io.formats import read_table
+            from labelchef.data.files.formats import read_table
 
             read_table(path)
     except LabelchefError as error:
@@ -221,10 +221,10 @@ def peak(process: int | str = "self") -> int:
 
 def child(paths: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
-    from labelchef.domain import errors as _errors  # noqa: F401
-    from labelchef.encoders import images as _images  # noqa: F401
-    from labelchef.io import columnar as _columnar  # noqa: F401
-    from labelchef.model import load_model as _load  # noqa: F401
+    from labelchef.base import errors as _errors  # noqa: F401
+    from labelchef.data.encoded import load_model as _load  # noqa: F401
+    from labelchef.data.encoders import images as _images  # noqa: F401
+    from labelchef.data.files import columnar as _columnar  # noqa: F401
 
     import pyarrow.parquet as _parquet  # noqa: F401  # isort: skip
     import openpyxl as _openpyxl  # noqa: F401  # isort: skip

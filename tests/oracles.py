@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from labelchef import Known, LabelCleaner
-from labelchef.campaign.choice import make_selector
-from labelchef.constructors import NewtonConstructor
-from labelchef.core.objective import Objective
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.objective import Objective
 
 Array = NDArray[np.float64]
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from labelchef.domain.settings import Settings
-from labelchef.intake.detecting import Given
-from labelchef.services.intake.starting import look, start_campaign
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
-from labelchef.sources.rules import Rule, rule_of, rules_as_text
+from labelchef.base.settings import Settings
+from labelchef.believe.rules import Rule, rule_of, rules_as_text
+from labelchef.data.intake.detecting import Given
+from labelchef.server.intake.starting import look, start_campaign
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 
 CLASSES = ("ham", "spam")
 WORDS = {"ham": ["song", "voice", "love", "music"], "spam": ["subscribe", "free", "click", "channel"]}

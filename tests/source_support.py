@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
 from tests.store_support import CLASSES, small_data, truth_of
 
 GOOD, WRONG, FORMULA = "lexicon", "always wrong", "=coin()"

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from labelchef.domain.campaigns import CampaignState, Waiting
-from labelchef.domain.files import whole_file
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import create_campaign, list_campaigns, status
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.export.exchange import export_labels
-from labelchef.services.items.decisions import ledger, reopen
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import folder_of, open_workspace
-from labelchef.store import arrays, campaign_table
-from labelchef.store.database import Database
+from labelchef.base.campaigns import CampaignState, Waiting
+from labelchef.base.files import whole_file
+from labelchef.base.settings import Settings
+from labelchef.server.campaigns.campaigns import create_campaign, list_campaigns, status
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.export.exchange import export_labels
+from labelchef.server.items.decisions import ledger, reopen
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.store import arrays, campaign_table
+from labelchef.server.store.database import Database
+from labelchef.server.worker import advance
+from labelchef.server.workspace import folder_of, open_workspace
 from tests.store_support import small_data, truth_of
 
 KILLED = 9

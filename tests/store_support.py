@@ -17,17 +17,17 @@ import pandas as pd
 import sqlalchemy as sa
 
 from labelchef import Known
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import Task, Waiting
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.campaigns.trained import lease_name, step
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import Task, Waiting
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.campaigns.trained import lease_name, step
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 
 CLASSES = ("ham", "spam", "eggs")
 

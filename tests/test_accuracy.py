@@ -11,7 +11,7 @@ import pytest
 from experiments import quality
 from experiments.quality import CASES, Case, gold_intervals, run_case, run_pull, simulated
 
-from labelchef.campaign.accuracy import WIDEST, estimate, exact, pull, tells_apart, wilson
+from labelchef.judge.accuracy import WIDEST, estimate, exact, pull, tells_apart, wilson
 
 
 def test_the_interval_of_gold_never_covers_less_than_it_says() -> None:

@@ -8,9 +8,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from labelchef import InvalidInputError
-from labelchef.campaign.audit import AuditTrail, anytime_bounds, audit_size, draw_audit
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.records import UNRESOLVED
+from labelchef.base.arrays import Float64s
+from labelchef.base.records import UNRESOLVED
+from labelchef.judge.audit import AuditTrail, anytime_bounds, audit_size, draw_audit
 
 
 @given(

@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole, Plan
-from labelchef.intake import automatic
-from labelchef.intake.raw import Raw, Rows
-from labelchef.intake.voting import with_sources
-from labelchef.sources import affinity, interactive, snuba
-from labelchef.sources.rules import Keyword, RuleBoard, apply_rules
-from labelchef.sources.words import Words
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import ColumnRole, Plan
+from labelchef.believe import affinity, interactive, snuba
+from labelchef.believe.rules import Keyword, RuleBoard, apply_rules
+from labelchef.believe.words import Words
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.data.intake import automatic
+from labelchef.data.intake.raw import Raw, Rows
+from labelchef.data.intake.voting import with_sources
 
 CLASSES = ("ham", "spam")
 SIGNS = {"spam": ("subscribe", "winner", "free money"), "ham": ("song", "lovely", "my dog")}

@@ -16,20 +16,20 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from labelchef.base.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.cli.main import app
-from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
-from labelchef.services import backup as module
-from labelchef.services.backup import backup, check_backup, restore_backup
-from labelchef.services.campaigns.campaigns import list_campaigns, status, summary
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.export.proof import write_ledger
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import dump
-from labelchef.store.database import open_database
-from labelchef.store.schema import standing_of
+from labelchef.server import backup as module
+from labelchef.server.backup import backup, check_backup, restore_backup
+from labelchef.server.campaigns.campaigns import list_campaigns, status, summary
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.export.proof import write_ledger
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.store import dump
+from labelchef.server.store.database import open_database
+from labelchef.server.store.schema import standing_of
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, gold_data, label_all, make, tasks, truth_of
 from tests.test_store_files import small_disk
 
@@ -260,8 +260,8 @@ def test_a_database_of_an_earlier_version_is_refused_and_not_changed(tmp_path: P
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from labelchef.services import backup as module
-from labelchef.services.workspace import open_workspace
+from labelchef.server import backup as module
+from labelchef.server.workspace import open_workspace
 what, file, home, after = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 calls = 0
 def tell(done):

@@ -13,22 +13,22 @@ import pytest
 import sqlalchemy as sa
 
 from labelchef import Known
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, ItemsPage, ItemState, SortBy
-from labelchef.domain.campaigns import CampaignState, SplitName
-from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, numbers, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.export import proof, verifying
-from labelchef.services.items import actions, decisions, items, similar
-from labelchef.services.items.actions import Wanted
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import Workspace, folder_of, open_workspace
-from labelchef.store import search, vote_table
+from labelchef.base.browsing import Action, Asked, Disagreement, ItemQuery, ItemsPage, ItemState, SortBy
+from labelchef.base.campaigns import CampaignState, SplitName
+from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, numbers, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.export import proof, verifying
+from labelchef.server.items import actions, decisions, items, similar
+from labelchef.server.items.actions import Wanted
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store import search, vote_table
+from labelchef.server.workspace import Workspace, folder_of, open_workspace
 from tests.source_support import voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of, waits
 
@@ -494,7 +494,7 @@ def test_a_finished_campaign_goes_on_where_items_are_sent_to_people(ws: Workspac
 
 def test_positions_are_found_where_ids_are_not_in_order(ws: Workspace, campaign: str, tmp_path: Path) -> None:
     """Items of two campaigns may have been inserted at the same time."""
-    from labelchef.services.items.standing import Positions
+    from labelchef.server.items.standing import Positions
 
     with ws.reading() as connection:
         found = Positions(connection, find(ws, campaign), SplitName.TRAIN)

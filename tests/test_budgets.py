@@ -14,8 +14,8 @@ import pytest
 import typer
 
 from labelchef import LabelCleaner
+from labelchef.base.settings import Settings
 from labelchef.cli.main import app as command_line
-from labelchef.domain.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "labelchef"

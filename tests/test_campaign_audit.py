@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelchef.campaign.audit import AuditTrail
-from labelchef.campaign.start import new_session
-from labelchef.campaign.steps import select
-from labelchef.campaign.stopping import Audited, Progress, parse_rule
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, Decisions, SelectionDiagnostics, Votes
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table, round_table
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import Batch, Decisions, SelectionDiagnostics, Votes
+from labelchef.base.settings import Settings
+from labelchef.judge.audit import AuditTrail
+from labelchef.loop.start import new_session
+from labelchef.loop.steps import select
+from labelchef.loop.stopping import Audited, Progress, parse_rule
+from labelchef.server.campaigns import campaigns, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.store import campaign_table, round_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, tasks
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from labelchef import load_model
-from labelchef.services.campaigns.campaigns import status
-from labelchef.services.campaigns.guidelines import guidelines
-from labelchef.services.workspace import open_workspace
+from labelchef.server.campaigns.campaigns import status
+from labelchef.server.campaigns.guidelines import guidelines
+from labelchef.server.workspace import open_workspace
 from tests.commands import commands
 from tests.store_support import CLASSES, small_data, truth_of
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from labelchef.constructors import CONSTRUCTORS
-from labelchef.services.campaigns.campaigns import rounds
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
+from labelchef.chef.constructors import CONSTRUCTORS
+from labelchef.server.campaigns.campaigns import rounds
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.store_support import label_all, make
 
 

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from labelchef import load_model
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.training_rows import draw_judges
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import InvalidInputError, JudgeWarning
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign, rounds, settings, status, summary
-from labelchef.services.campaigns.charts import frames
-from labelchef.services.campaigns.progress import progress
-from labelchef.services.campaigns.trained import ledger_of, replay
-from labelchef.services.export import exchange
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import InvalidInputError, JudgeWarning
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.training_rows import draw_judges
+from labelchef.server.campaigns import trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign, rounds, settings, status, summary
+from labelchef.server.campaigns.charts import frames
+from labelchef.server.campaigns.progress import progress
+from labelchef.server.campaigns.trained import ledger_of, replay
+from labelchef.server.export import exchange
+from labelchef.server.store import campaign_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.oracles import STEERED
 from tests.store_support import CLASSES, label_all, make, small_data
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import (
+from labelchef.base.campaigns import (
     Awaited,
     CampaignState,
     Origin,
@@ -20,16 +20,16 @@ from labelchef.domain.campaigns import (
     Waiting,
     WaitReason,
 )
-from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.services.campaigns.campaigns import change_settings, pause, resume, rounds, status
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.items.decisions import conflicts, ledger, resolve
-from labelchef.services.labelling.tasks import next_tasks, skip, task
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.people import accounts
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
+from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.server.campaigns.campaigns import change_settings, pause, resume, rounds, status
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.items.decisions import conflicts, ledger, resolve
+from labelchef.server.labelling.tasks import next_tasks, skip, task
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.people import accounts
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, one_step, small_data, tasks, truth_of, waits
 
 

@@ -14,8 +14,8 @@ from pwdlib import PasswordHash
 from sklearn.metrics import cohen_kappa_score
 
 from labelchef import LabelCleaner, load_model
-from labelchef.domain.campaigns import CampaignState, Role, WaitReason
-from labelchef.domain.errors import (
+from labelchef.base.campaigns import CampaignState, Role, WaitReason
+from labelchef.base.errors import (
     ConflictError,
     ForbiddenError,
     InvalidInputError,
@@ -23,19 +23,19 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.campaigns.access import row_of
-from labelchef.services.campaigns.campaigns import list_campaigns, status
-from labelchef.services.campaigns.charts import map2d
-from labelchef.services.campaigns.progress import agreement, cohen_kappa, fleiss_kappa, progress
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.export import exchange
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.items.decisions import ledger, reopen, resolve
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
+from labelchef.server.campaigns.access import row_of
+from labelchef.server.campaigns.campaigns import list_campaigns, status
+from labelchef.server.campaigns.charts import map2d
+from labelchef.server.campaigns.progress import agreement, cohen_kappa, fleiss_kappa, progress
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.export import exchange
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.items.decisions import ledger, reopen, resolve
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.oracles import STEERED
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits
 

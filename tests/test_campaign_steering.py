@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from labelchef.campaign import steps
-from labelchef.domain.campaigns import CampaignState, Origin, RoundKind, WaitReason
-from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
-from labelchef.domain.settings import Settings, voters_of
-from labelchef.ledger.sql import SqlLedger
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import (
+from labelchef.base.campaigns import CampaignState, Origin, RoundKind, WaitReason
+from labelchef.base.errors import ConflictError, InvalidInputError, StoreError
+from labelchef.base.settings import Settings, voters_of
+from labelchef.loop import steps
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import (
     change_settings,
     create_campaign,
     pause,
@@ -25,12 +24,13 @@ from labelchef.services.campaigns.campaigns import (
     stop,
     summary,
 )
-from labelchef.services.campaigns.trained import lease_name, replay
-from labelchef.services.items.decisions import ledger, reopen, resolve
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import Worker, advance, wait_for_change
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.server.campaigns.trained import lease_name, replay
+from labelchef.server.items.decisions import ledger, reopen, resolve
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.ledger.sql import SqlLedger
+from labelchef.server.worker import Worker, advance, wait_for_change
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, tasks, truth_of, wait_until, waits
 
 
@@ -273,8 +273,8 @@ def test_a_campaign_that_another_process_works_on_is_left_to_it(tmp_path: Path) 
     with open_workspace(tmp_path) as ws:
         made = create_campaign(ws, "Other", small_data(), Settings(), "lead")
     code = (
-        "import sys; from pathlib import Path; from labelchef.services.workspace import open_workspace\n"
-        "from labelchef.services.campaigns.trained import lease_name; from labelchef.services.campaigns.access import find\n"
+        "import sys; from pathlib import Path; from labelchef.server.workspace import open_workspace\n"
+        "from labelchef.server.campaigns.trained import lease_name; from labelchef.server.campaigns.access import find\n"
         "with open_workspace(Path(sys.argv[1])) as ws, ws.leases.holding(lease_name(find(ws, sys.argv[2]))):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )

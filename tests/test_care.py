@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from labelchef.campaign import rebuild
-from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
-from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError, StoreError
-from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services.campaigns import campaigns, care, guidelines, making, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.items import decisions
-from labelchef.services.labelling import discussions, votes
-from labelchef.services.people import accounts
-from labelchef.services.worker import Worker, advance
-from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
-from labelchef.store import campaign_table, removal
-from labelchef.store.tables import LEDGER_TABLES, METADATA
+from labelchef.base.campaigns import CampaignState, Role, Shelf, WaitReason
+from labelchef.base.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError, StoreError
+from labelchef.base.settings import OPTIONS, Settings
+from labelchef.loop import rebuild
+from labelchef.server.campaigns import campaigns, care, guidelines, making, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.items import decisions
+from labelchef.server.labelling import discussions, votes
+from labelchef.server.people import accounts
+from labelchef.server.store import campaign_table, removal
+from labelchef.server.store.tables import LEDGER_TABLES, METADATA
+from labelchef.server.worker import Worker, advance
+from labelchef.server.workspace import CAMPAIGNS, Workspace, open_workspace
 from tests.store_support import (
     gold_data,
     label_all,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from labelchef.services.workspace import open_workspace
+from labelchef.server.workspace import open_workspace
 from tests.store_support import make
 from tests.test_campaign_cli import folder, labelchef  # noqa: F401 (a fixture)
 

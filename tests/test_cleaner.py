@@ -20,10 +20,10 @@ from sklearn.base import clone
 
 import labelchef
 from labelchef import InvalidInputError, LabelchefError, LabelCleaner, MissingClassWarning
-from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
-from labelchef.campaign.learning import ROWS
-from labelchef.domain.errors import NotFittedError
-from labelchef.selectors import InflSelector
+from labelchef.base.errors import NotFittedError
+from labelchef.believe.learning import ROWS
+from labelchef.chef.selectors import InflSelector
+from labelchef.loop.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
 from tests.oracles import STEERED, cleaner_of, with_known
 
 
@@ -412,7 +412,7 @@ def test_missing_values_of_frames(data: dict[str, Any]) -> None:
 
 
 def test_numbers_keep_their_precision(data: dict[str, Any]) -> None:
-    assert labelchef.cleaner.as_features(np.full((2, 2), 2**24 + 1)).max() == 2**24 + 1  # type: ignore[attr-defined]
+    assert labelchef.loop.cleaner.as_features(np.full((2, 2), 2**24 + 1)).max() == 2**24 + 1  # type: ignore[attr-defined]
 
 
 def test_settings_of_the_fit_stay_with_the_model(data: dict[str, Any]) -> None:

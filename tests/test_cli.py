@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from labelchef import load_model
-from labelchef.sources import SourceVotes
+from labelchef.believe import SourceVotes
 from tests.commands import commands, fresh
 
 

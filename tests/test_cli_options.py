@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import OPTIONS, Settings
 from labelchef.cli import options
 from labelchef.cli.options import CLEAN_SETTINGS, file_options, setting_options, takes
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import OPTIONS, Settings
 
 
 def given(*arguments: str, names: Any = tuple(OPTIONS)) -> Settings:

@@ -15,21 +15,21 @@ import pytest
 from torture.workers import Killer, rounds_of
 
 from labelchef import EngineSettings, LabelCleaner
-from labelchef.campaign import learner
-from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.core.contrasts import contrast
-from labelchef.core.labels import LabelTable
-from labelchef.domain.cluster_address import ADDRESS
-from labelchef.domain.errors import InvalidInputError
-from labelchef.encoders.cache import RowCache, key_of
-from labelchef.engines import MemoryEngine, RowLabels, choice
-from labelchef.engines.cluster import ClusterEngine, ClusterError, dask_workers
-from labelchef.engines.cluster.dask_workers import DaskWorkers, local_cluster
-from labelchef.engines.cluster.holder import Holder, Placing
-from labelchef.engines.cluster.parts import assigned, cut_rows
-from labelchef.engines.cluster.sums import added, rounded
-from labelchef.engines.cluster.workers import Member, SlowWorkerWarning
-from labelchef.features import open_features
+from labelchef.base.cluster_address import ADDRESS
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe import learner
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.data.encoders.cache import RowCache, key_of
+from labelchef.model.contrasts import contrast
+from labelchef.model.engines import MemoryEngine, RowLabels, choice
+from labelchef.model.engines.cluster import ClusterEngine, ClusterError, dask_workers
+from labelchef.model.engines.cluster.dask_workers import DaskWorkers, local_cluster
+from labelchef.model.engines.cluster.holder import Holder, Placing
+from labelchef.model.engines.cluster.parts import assigned, cut_rows
+from labelchef.model.engines.cluster.sums import added, rounded
+from labelchef.model.engines.cluster.workers import Member, SlowWorkerWarning
+from labelchef.model.features import open_features
+from labelchef.model.labels import LabelTable
 from tests.cluster_support import FAST, HereWorkers
 from tests.oracles import cleaner_of, make_problem
 
@@ -334,8 +334,8 @@ def test_engine_dask_needs_an_address(rng: np.random.Generator, monkeypatch: pyt
 
 
 def test_a_holder_can_be_told_everything_twice(rng: np.random.Generator) -> None:
-    from labelchef.engines.cluster.holder import Do, Load, SetLabels, Step
-    from labelchef.features import ArrayFeatures
+    from labelchef.model.engines.cluster.holder import Do, Load, SetLabels, Step
+    from labelchef.model.features import ArrayFeatures
 
     X, labels, W, _ = setting(rng, n=40)
     holder = Holder(Placing(bias=True), 1)
@@ -363,7 +363,7 @@ def test_chunks_are_encoded_by_the_workers_or_here(
     tmp_path: Path, cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch, encode: Callable[..., np.ndarray]
 ) -> None:
     """The rows are the same, in their order, whoever has encoded them; the cache has them."""
-    monkeypatch.setattr("labelchef.encoders.cache.CHUNK", 4)
+    monkeypatch.setattr("labelchef.data.encoders.cache.CHUNK", 4)
     texts = ["x" * (1 + k % 17) for k in range(60)]
     (tmp_path / "driver").write_text(str(os.getpid()))
     keys, sizes = [key_of(text.encode()) for text in texts], [len(text) for text in texts]

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from benchmarks.serving import free_port
 
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.stopping_work import StoppedWorkError, stoppable, waited
 from labelchef.cli.options import use_cluster
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable, waited
-from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.engines.choice import choose_placement
-from labelchef.engines.cluster import ClusterEngine, ClusterError, crew, dask_workers, holder
-from labelchef.engines.cluster.dask_workers import DaskWorkers
-from labelchef.engines.cluster.workers import Member
-from labelchef.features import open_features
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.engines.choice import choose_placement
+from labelchef.model.engines.cluster import ClusterEngine, ClusterError, crew, dask_workers, holder
+from labelchef.model.engines.cluster.dask_workers import DaskWorkers
+from labelchef.model.engines.cluster.workers import Member
+from labelchef.model.features import open_features
 from tests.cluster_support import FAST, HereWorkers, Said
 from tests.store_support import wait_until
 

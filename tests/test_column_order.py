@@ -9,15 +9,15 @@ import polars as pl
 import pytest
 
 from labelchef import Known, LabelCleaner
-from labelchef.campaign.data import find_files, read_files
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.clean import Answers, clean
-from labelchef.services.export.exchange import export_model
-from labelchef.services.predicting import predict
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import find_files, read_files
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.clean import Answers, clean
+from labelchef.server.export.exchange import export_model
+from labelchef.server.predicting import predict
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 from tests.oracles import with_known
 
 NAMES = ["age", "income", "visits"]

@@ -10,24 +10,24 @@ import pytest
 from sklearn.metrics import f1_score
 
 from labelchef import Known, LabelCleaner
-from labelchef.campaign import start
-from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import DRAWS, Judged, drawn_areas
-from labelchef.campaign.session import Session
-from labelchef.campaign.training_rows import draw_judges
-from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
-from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AS_ASKED, Cell, Comparison, Gain, Standing
-from labelchef.selectors.ranking import RankingSelector
-from labelchef.services.campaigns import campaigns, trained
-from labelchef.services.compare import comparing, comparison_files
-from labelchef.services.items import decisions
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table
+from labelchef.base.errors import ConflictError, InvalidInputError, MissingExtraError
+from labelchef.base.records import UNRESOLVED
+from labelchef.base.settings import Settings
+from labelchef.base.validation import AS_ASKED, Cell, Comparison, Gain, Standing
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.selectors.ranking import RankingSelector
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.training_rows import draw_judges
+from labelchef.judge.gain import DRAWS, Judged, drawn_areas
+from labelchef.loop import start
+from labelchef.loop.session import Session
+from labelchef.server.campaigns import campaigns, trained
+from labelchef.server.compare import comparing, comparison_files
+from labelchef.server.items import decisions
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store import campaign_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.oracles import STEERED, cleaner_of
 from tests.store_support import CLASSES, campaign_data, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef import LabelCleaner
-from labelchef.campaign.judging import Split
-from labelchef.constructors import (
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import LabelChange
+from labelchef.chef.constructors import (
     CONSTRUCTORS,
     Construction,
     DeltaGradLConstructor,
@@ -24,7 +25,7 @@ from labelchef.constructors import (
     RetrainConstructor,
     make_constructor,
 )
-from labelchef.constructors.replayed_descent import (
+from labelchef.chef.constructors.replayed_descent import (
     Changed,
     Descents,
     Guard,
@@ -33,14 +34,13 @@ from labelchef.constructors.replayed_descent import (
     bend,
     learn,
 )
-from labelchef.constructors.schedule import Schedule
-from labelchef.core.contrasts import Coordinates
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.core.solvers import Companion
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import LabelChange
-from labelchef.engines import MemoryEngine
+from labelchef.chef.constructors.schedule import Schedule
+from labelchef.loop.judging import Split
+from labelchef.model.contrasts import Coordinates
+from labelchef.model.engines import MemoryEngine
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
+from labelchef.model.solvers import Companion
 from tests.oracles import Array, Problem, dense_quasi_hessian, make_problem, paper_cleaner, plain_descent
 
 SMALL = DescentSettings(epochs=12, minibatch=32, seed=3)
@@ -136,7 +136,7 @@ def test_epochs_and_seeds_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = Schedule(100, 10, 2, 0), Schedule(100, 10, 2, 1)
     assert not np.array_equal(one.numbers(0), one.numbers(1))
     assert not np.array_equal(one.numbers(0), other.numbers(0))
-    monkeypatch.setattr("labelchef.constructors.schedule._KEPT_BYTES", 0)
+    monkeypatch.setattr("labelchef.chef.constructors.schedule._KEPT_BYTES", 0)
     dealt_anew = Schedule(100, 10, 2, 0)
     assert np.array_equal(one.numbers(1), dealt_anew.numbers(1))
 
@@ -350,8 +350,8 @@ def test_any_change_of_label_and_weight_is_followed(rng: np.random.Generator, na
 def test_newton_where_the_factor_is_too_large(
     rng: np.random.Generator, C: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labelchef.core.curvature.LARGEST_FACTOR", 8)
-    monkeypatch.setattr("labelchef.core.curvature.SKETCH_ROWS", 30)
+    monkeypatch.setattr("labelchef.model.curvature.LARGEST_FACTOR", 8)
+    monkeypatch.setattr("labelchef.model.curvature.SKETCH_ROWS", 30)
     campaign = Campaign(rng, C, n=300, d=20, l2=0.01)
     newton = NewtonConstructor()
     first = newton.initialise(campaign.objective, campaign.losses)
@@ -379,7 +379,7 @@ def test_a_trajectory_past_the_limit_lies_in_a_file(rng: np.random.Generator, mo
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("labelchef.constructors.descent.os.posix_fallocate", full)
+    monkeypatch.setattr("labelchef.chef.constructors.descent.os.posix_fallocate", full)
     with pytest.raises(InvalidInputError, match="No space left on device; set TMPDIR"):
         mapped.initialise(campaign.objective, campaign.losses)
 

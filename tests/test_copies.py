@@ -11,30 +11,30 @@ import pytest
 import sqlalchemy as sa
 
 from labelchef import Known, LabelCleaner
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.browsing import Action
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.records import Batch
-from labelchef.domain.settings import Settings
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import summary
-from labelchef.services.campaigns.trained import data_of, forget, replay, trained_now
-from labelchef.services.clean import PROOF, Answers, clean
-from labelchef.services.export import exchange, take_home
-from labelchef.services.export.proof import export_ledger
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.items.actions import Wanted, act
-from labelchef.services.items.decisions import resolve
-from labelchef.services.items.items import detail
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store.tables import ArrayFile, Item
+from labelchef.base.browsing import Action
+from labelchef.base.campaigns import Waiting
+from labelchef.base.records import Batch
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import summary
+from labelchef.server.campaigns.trained import data_of, forget, replay, trained_now
+from labelchef.server.clean import PROOF, Answers, clean
+from labelchef.server.export import exchange, take_home
+from labelchef.server.export.proof import export_ledger
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.items.actions import Wanted, act
+from labelchef.server.items.decisions import resolve
+from labelchef.server.items.items import detail
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store.tables import ArrayFile, Item
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import CLASSES, make, small_data, truth_of
 
 QUICK: dict[str, Any] = {"sources": "shares", "gamma": 0.5, "l2": 0.01}

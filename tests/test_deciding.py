@@ -8,11 +8,11 @@ from scipy.special import softmax
 from sklearn.metrics import f1_score
 
 from labelchef import InvalidInputError
-from labelchef.campaign.calibration import calibration_error, temperature
-from labelchef.campaign.deciding import TAUS, best_tau, followed, ruling_of
-from labelchef.campaign.tuning import tempered_loss
-from labelchef.core.softmax import cross_entropies, probabilities
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.believe.tuning import tempered_loss
+from labelchef.judge.calibration import calibration_error, temperature
+from labelchef.judge.deciding import TAUS, best_tau, followed, ruling_of
+from labelchef.model.softmax import cross_entropies, probabilities
 
 
 def skewed(rng: np.random.Generator, n: int, prior: list[float], clarity: float) -> tuple[Float64s, Ints]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.campaign.dense_fits import DenseRows
-from labelchef.campaign.learner import _DRAW, _Probed
-from labelchef.campaign.learning import COLUMNS, FOLDS
-from labelchef.campaign.tuning import folds_of
+from labelchef.believe.learner import _DRAW, _Probed
+from labelchef.believe.learning import COLUMNS, FOLDS
+from labelchef.believe.tuning import folds_of
+from labelchef.model.dense_fits import DenseRows
 from tests.oracles import Array, Problem
 
 

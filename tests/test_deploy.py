@@ -20,8 +20,8 @@ import yaml
 from tools import try_image
 
 from labelchef.cli.main import app
-from labelchef.web.options import ServeOptions
-from labelchef.web.uploads import is_upload
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.web.uploads import is_upload
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -10,15 +10,15 @@ from tools import docs_reference
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from labelchef.campaign.choice import ALL_SELECTORS
+from labelchef.base.settings import OPTIONS
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.constructors import CONSTRUCTORS
 from labelchef.cli.main import app
-from labelchef.constructors import CONSTRUCTORS
-from labelchef.domain.settings import OPTIONS
-from labelchef.io.digits import RULES
+from labelchef.data.files.digits import RULES
 from labelchef.networks import NETWORK_CONSTRUCTORS, NETWORK_SELECTORS, InfluenceSettings, TrainingSettings
-from labelchef.services.workspace import Workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from labelchef import InvalidInputError, MissingExtraError
-from labelchef.domain.intake import ColumnRole
-from labelchef.encoders import cache as cache_module
-from labelchef.encoders import images, sentences
-from labelchef.encoders.cache import RowCache, key_of
-from labelchef.encoders.fitted import FittedEncoder, fit_encoder
-from labelchef.encoders.protocol import Content, State
-from labelchef.engines.cluster.dask_workers import DaskWorkers
+from labelchef.base.intake import ColumnRole
+from labelchef.data.encoders import cache as cache_module
+from labelchef.data.encoders import images, sentences
+from labelchef.data.encoders.cache import RowCache, key_of
+from labelchef.data.encoders.fitted import FittedEncoder, fit_encoder
+from labelchef.data.encoders.protocol import Content, State
+from labelchef.model.engines.cluster.dask_workers import DaskWorkers
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -229,7 +229,7 @@ def test_efficientnet_on_the_workers_of_a_cluster(
     assert (tmp_path / "4.png").stat().st_size > 3 * 224**2
     content, roles = rows(names, "file", tmp_path), {"file": ColumnRole.IMAGE}
     here = fit_encoder(content, roles, ["efficientnet"]).X
-    monkeypatch.setattr("labelchef.encoders.cache.CHUNK", 2)
+    monkeypatch.setattr("labelchef.data.encoders.cache.CHUNK", 2)
     monkeypatch.setenv("LABELCHEF_CLUSTER", cluster.address)
     real, sent = DaskWorkers.submit, list[Any]()
 
@@ -312,6 +312,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     import subprocess
 
-    code = "import labelchef.encoders.fitted, sys; print([m for m in ('torch', 'PIL', 'skrub', 'skops') if m in sys.modules])"
+    heavy = "('torch', 'PIL', 'skrub', 'skops')"
+    code = f"import labelchef.data.encoders.fitted, sys; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

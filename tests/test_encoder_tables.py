@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef import InvalidInputError, MissingExtraError
-from labelchef.domain.errors import PredictionWarning
-from labelchef.domain.intake import ColumnRole
-from labelchef.encoders import tables
-from labelchef.encoders.fitted import FittedEncoder, fit_encoder
-from labelchef.encoders.protocol import Content
-from labelchef.encoders.tables import FittedTable, TableEncoder
+from labelchef.base.errors import PredictionWarning
+from labelchef.base.intake import ColumnRole
+from labelchef.data.encoders import tables
+from labelchef.data.encoders.fitted import FittedEncoder, fit_encoder
+from labelchef.data.encoders.protocol import Content
+from labelchef.data.encoders.tables import FittedTable, TableEncoder
 
 skrub = pytest.importorskip("skrub")
 skops_io = pytest.importorskip("skops.io")

@@ -15,13 +15,13 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from labelchef import InvalidInputError
-from labelchef.domain.intake import ColumnRole
-from labelchef.encoders import fitted
-from labelchef.encoders.fitted import FittedEncoder, fit_encoder
-from labelchef.encoders.numbers import NumbersEncoder
-from labelchef.encoders.protocol import Content
-from labelchef.encoders.specs import check_specs, encoders_of
-from labelchef.encoders.text import CHARS, WORDS, TfidfEncoder, packed, unpacked
+from labelchef.base.intake import ColumnRole
+from labelchef.data.encoders import fitted
+from labelchef.data.encoders.fitted import FittedEncoder, fit_encoder
+from labelchef.data.encoders.numbers import NumbersEncoder
+from labelchef.data.encoders.protocol import Content
+from labelchef.data.encoders.specs import check_specs, encoders_of
+from labelchef.data.encoders.text import CHARS, WORDS, TfidfEncoder, packed, unpacked
 
 WORDS_OF = ["good", "bad", "plane", "late", "crew", "kind", "seat", "lost", "bag", "again", "never", "thanks", "staff"]
 TEXT = {"text": ColumnRole.TEXT}
@@ -150,8 +150,8 @@ def test_several_columns_are_one_text() -> None:
 
 
 def test_many_rows_are_fitted_on_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelchef.encoders.text.FIT_ROWS", 100)
-    monkeypatch.setattr("labelchef.encoders.text.CHUNK", 64)
+    monkeypatch.setattr("labelchef.data.encoders.text.FIT_ROWS", 100)
+    monkeypatch.setattr("labelchef.data.encoders.text.CHUNK", 64)
     told: list[tuple[str, int, int]] = []
     block = TfidfEncoder(("text",)).fit(content(texts(300)))
     B = block.transform(content(texts(300)), lambda *said: told.append(said))
@@ -251,14 +251,14 @@ def test_names_of_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
     def kinds(*specs: str, given: bool = False) -> list[str]:
         return [type(one).__name__ for one in encoders_of(roles, specs, given=given)]
 
-    monkeypatch.setattr("labelchef.encoders.specs.usual_network", lambda n_rows: None)
-    monkeypatch.setattr("labelchef.encoders.specs.has_efficientnet", lambda: False)
+    monkeypatch.setattr("labelchef.data.encoders.specs.usual_network", lambda n_rows: None)
+    monkeypatch.setattr("labelchef.data.encoders.specs.has_efficientnet", lambda: False)
     bare = ["TfidfEncoder", "TfidfEncoder", "PixelEncoder", "TableEncoder"]
     assert kinds("auto") == kinds("tfidf") == kinds("pixels", "auto") == kinds() == bare
     assert kinds("auto", given=True) == [*bare, "NumbersEncoder"]
     assert kinds("sentence:x/y") == ["SentenceEncoder", "PixelEncoder", "TableEncoder"]
     assert kinds("sentence", "tfidf", "tfidf")[:3] == ["SentenceEncoder", "TfidfEncoder", "TfidfEncoder"]
-    monkeypatch.setattr("labelchef.encoders.specs.usual_network", lambda n_rows: "minilm")
+    monkeypatch.setattr("labelchef.data.encoders.specs.usual_network", lambda n_rows: "minilm")
     assert kinds("auto")[:3] == ["TfidfEncoder", "TfidfEncoder", "SentenceEncoder"]
     for wrong in ("word2vec", "tfidf:x", "sentence:"):
         with pytest.raises(InvalidInputError, match=r"encoder|network") as error:

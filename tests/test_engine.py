@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import DTypeLike, NDArray
 from scipy.special import log_softmax, softmax
 
-from labelchef.core.contrasts import contrast, expand, with_reference
-from labelchef.core.influence import influence_matrix
-from labelchef.engines import MemoryEngine, RowLabels, host
-from labelchef.engines.threads import thread_count
+from labelchef.model.contrasts import contrast, expand, with_reference
+from labelchef.model.engines import MemoryEngine, RowLabels, host
+from labelchef.model.engines.threads import thread_count
+from labelchef.model.influence import influence_matrix
 
 
 def setting(

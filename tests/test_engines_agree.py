@@ -11,16 +11,16 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from labelchef import EngineSettings, LabelCleaner
-from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.core.contrasts import contrast, expand, with_reference
-from labelchef.core.influence import influence_matrix
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.learning import NO_SOURCES
-from labelchef.engines import Engine, MemoryEngine, RowLabels, choice
-from labelchef.selectors import InflSelector
-from labelchef.sources.models import MODELS
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.learning import NO_SOURCES
+from labelchef.believe.models import MODELS
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.selectors import InflSelector
+from labelchef.model.contrasts import contrast, expand, with_reference
+from labelchef.model.engines import Engine, MemoryEngine, RowLabels, choice
+from labelchef.model.influence import influence_matrix
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
 from tests.conftest import torch_engine
 from tests.oracles import cleaner_of, make_problem
 
@@ -198,7 +198,7 @@ def test_a_stream_gives_what_memory_gives(
 ) -> None:
     X, _, labels, W, V = setting(rng, 300, 7, 3)
     lies, passes = torch_engine(X, bias=bias), torch_engine(X, bias=bias, resident=False)
-    monkeypatch.setattr("labelchef.engines.torch_engine._STREAM_BYTES", 40 * 28)  # forty rows
+    monkeypatch.setattr("labelchef.model.engines.torch_engine._STREAM_BYTES", 40 * 28)  # forty rows
     K, T = contrast(W)[:, : lies.n_columns], contrast(V)[:, : lies.n_columns]
     one, two = (swept(e, labels, W=K, V=T, gradient=True, hessian_product=True) for e in (lies, passes))
     np.testing.assert_allclose(lies.host(two.logits), lies.host(one.logits), atol=1e-12)
@@ -393,8 +393,8 @@ def test_settings_that_make_no_sense(rng: np.random.Generator, settings: dict[st
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("C", [2, 3, 10, 70])
 def test_compiled_kernels_against_plain_pytorch(gpu: str, rng: np.random.Generator, C: int, dtype: str) -> None:
-    from labelchef.engines import torch_kernels
-    from labelchef.engines.torch_engine import TorchEngine
+    from labelchef.model.engines import torch_kernels
+    from labelchef.model.engines.torch_engine import TorchEngine
 
     X, _, labels, W, V = setting(rng, 3001, 33, C)
     engine, plain = (TorchEngine(X, bias=True, device=gpu, dtype=dtype) for _ in range(2))
@@ -432,7 +432,7 @@ def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, s
 
 def learn_alike(device: str | None, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """Trusted samples that train, sources, an audit and a choice anew: the same on another engine."""
-    from labelchef.engines.choice import Placement
+    from labelchef.model.engines.choice import Placement
 
     others = Placement(device, streamed=device is None)
     N, n, C = 600, 60, 3
@@ -442,7 +442,7 @@ def learn_alike(device: str | None, monkeypatch: pytest.MonkeyPatch, rng: np.ran
     votes[rng.random((N + n, 6)) < 0.5] = -1
     cleaners = []
     for where in (Placement(), others):
-        monkeypatch.setattr("labelchef.campaign.start.choose_placement", lambda *_, where=where: where)
+        monkeypatch.setattr("labelchef.loop.start.choose_placement", lambda *_, where=where: where)
         cleaner = cleaner_of(budget=60, batch_size=20, audit=0.1, tol=1e-6)
         cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
         cleaner.run(lambda batch: y[batch.indices])
@@ -473,7 +473,7 @@ def test_every_source_model_learns_alike(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str, model: str
 ) -> None:
     """What is believed, the model and the samples chosen, where trusted samples train; on a cluster, its workers believe."""
-    monkeypatch.setattr("labelchef.campaign.learner.SPREAD", 0)
+    monkeypatch.setattr("labelchef.believe.learner.SPREAD", 0)
     rng, N, n, C = np.random.default_rng(3), 300, 60, 3
     y = rng.integers(0, C, N + n)
     X = (rng.normal(size=(N + n, 6)) + 0.8 * np.eye(C, 6)[y]).astype(np.float32)
@@ -504,9 +504,9 @@ def test_the_learner_is_the_same_on_a_gpu(gpu: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.gpu
 def test_a_stream_through_a_gpu(gpu: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    from labelchef.engines.torch_engine import TorchEngine
+    from labelchef.model.engines.torch_engine import TorchEngine
 
-    monkeypatch.setattr("labelchef.engines.torch_engine._STREAM_BYTES", 500 * 40)
+    monkeypatch.setattr("labelchef.model.engines.torch_engine._STREAM_BYTES", 500 * 40)
     X, _, labels, W, _ = setting(rng, 5003, 10, 3)
     engines = [TorchEngine(X, bias=True, device=gpu, resident=resident) for resident in (True, False)]
     one, two = (swept(engine, labels, W=contrast(W), gradient=True) for engine in engines)
@@ -525,7 +525,7 @@ class _Lost:
 
 def test_no_garbage_is_collected_while_a_graph_is_recorded() -> None:
     """A recording of former days among it would spoil the new one."""
-    from labelchef.engines.recording import _no_garbage_collection
+    from labelchef.model.engines.recording import _no_garbage_collection
 
     often, found = gc.get_threshold(), list[bool]()
     gc.set_threshold(10**6)
@@ -544,7 +544,7 @@ def test_no_garbage_is_collected_while_a_graph_is_recorded() -> None:
 def test_labels_in_use_keep_their_place_on_the_device(rng: np.random.Generator) -> None:
     import torch
 
-    from labelchef.engines.mirrors import LabelMirrors
+    from labelchef.model.engines.mirrors import LabelMirrors
 
     mirrors = LabelMirrors(torch.device("cpu"))
     true, *assumed = (RowLabels(rng.dirichlet(np.ones(3), 5), np.ones(5)) for _ in range(4))
@@ -558,7 +558,7 @@ def test_labels_in_use_keep_their_place_on_the_device(rng: np.random.Generator) 
 def test_work_that_cannot_be_recorded_is_done_all_the_same(gpu: str) -> None:
     import torch
 
-    from labelchef.engines.recording import Recorder
+    from labelchef.model.engines.recording import Recorder
 
     recorder, x = Recorder(torch.device(gpu)), torch.ones(4, device=gpu)
 

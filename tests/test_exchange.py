@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelchef.campaign.dataset import LabelOrigin
-from labelchef.domain.errors import InvalidInputError
-from labelchef.exchange import argilla, cleanlab, crowd_kit, hugging_face, label_studio, prodigy, snorkel
-from labelchef.exchange.cleanlab import quietly
-from labelchef.exchange.formats import FORMATS, sniff
-from labelchef.exchange.records import ALL, Prediction, Record, RecordSet, suggesting
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.dataset import LabelOrigin
+from labelchef.data.exchange import argilla, cleanlab, crowd_kit, hugging_face, label_studio, prodigy, snorkel
+from labelchef.data.exchange.cleanlab import quietly
+from labelchef.data.exchange.formats import FORMATS, sniff
+from labelchef.data.exchange.records import ALL, Prediction, Record, RecordSet, suggesting
 from tests.exchange_support import carried, names, record_sets
 from tests.profiles import examples
 

@@ -8,14 +8,14 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.judging import Split
-from labelchef.campaign.session import MOST_ATTEMPTS
-from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import influence_matrix
-from labelchef.core.posterior import expected_answers, step_towards_trusted
-from labelchef.domain.records import Batch
-from labelchef.selectors import ExpectedInflSelector
+from labelchef.base.records import Batch
+from labelchef.chef.choice import make_selector
+from labelchef.chef.selectors import ExpectedInflSelector
+from labelchef.loop.judging import Split
+from labelchef.loop.session import MOST_ATTEMPTS
+from labelchef.model.contrasts import with_reference
+from labelchef.model.influence import influence_matrix
+from labelchef.model.posterior import expected_answers, step_towards_trusted
 from tests.oracles import Array, Problem, cleaner_of, make_problem
 from tests.test_increm import problem as drawn
 from tests.test_influence import context as context_of

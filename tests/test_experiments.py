@@ -39,10 +39,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
-from labelchef.domain.errors import MissingExtraError
-from labelchef.domain.records import Batch
+from labelchef.base.errors import MissingExtraError
+from labelchef.base.records import Batch
+from labelchef.chef.selectors import MarginSelector, Selector
 from labelchef.networks import NETWORK_SELECTORS
-from labelchef.selectors import MarginSelector, Selector
 from tests.test_source_muting import N_VAL, N, drawn
 
 SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}

@@ -7,17 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.domain.errors import InvalidInputError, PredictionWarning
-from labelchef.domain.intake import ColumnRole, Severity
-from labelchef.encoders.fitted import fit_encoder
-from labelchef.encoders.protocol import Content
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.intake.raw import Raw
-from labelchef.intake.voting import with_sources
-from labelchef.io import tables
-from labelchef.services.export import exchange, take_home
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import InvalidInputError, PredictionWarning
+from labelchef.base.intake import ColumnRole, Severity
+from labelchef.data.encoders.fitted import fit_encoder
+from labelchef.data.encoders.protocol import Content
+from labelchef.data.files import tables
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.data.intake.raw import Raw
+from labelchef.data.intake.voting import with_sources
+from labelchef.server.export import exchange, take_home
+from labelchef.server.workspace import open_workspace
 from tests.store_support import make
 from tests.test_take_home import sourced_data
 

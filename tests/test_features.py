@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelchef.campaign.data import as_rows
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.features import ArrayFeatures, Features, check_finite, is_streamed, open_features
-from labelchef.features.npy import NpyFeatures, behind_map
-from labelchef.features.reading import Buffers, LocalFile
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.stopping_work import StoppedWorkError, stoppable
+from labelchef.data.campaign_data import as_rows
+from labelchef.model.features import ArrayFeatures, Features, check_finite, is_streamed, open_features
+from labelchef.model.features.npy import NpyFeatures, behind_map
+from labelchef.model.features.reading import Buffers, LocalFile
 
 N, D = 1037, 37
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.data import read_files
-from labelchef.domain import limits
-from labelchef.domain.campaigns import CampaignFiles
-from labelchef.domain.errors import InvalidInputError, TooLargeError
-from labelchef.features import Features, is_streamed
+from labelchef.base import limits
+from labelchef.base.campaigns import CampaignFiles
+from labelchef.base.errors import InvalidInputError, TooLargeError
+from labelchef.data.campaign_data import read_files
+from labelchef.model.features import Features, is_streamed
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 N, D = 60, 4

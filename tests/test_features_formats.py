@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.engines.streaming import StreamingEngine
-from labelchef.features import ArrayFeatures, Features, is_streamed, open_features
-from labelchef.features.npy import RawFeatures
-from labelchef.features.shards import ShardedFeatures, shard_names
-from labelchef.store.arrays import read_array, write_array
+from labelchef.base.errors import InvalidInputError
+from labelchef.model.engines.streaming import StreamingEngine
+from labelchef.model.features import ArrayFeatures, Features, is_streamed, open_features
+from labelchef.model.features.npy import RawFeatures
+from labelchef.model.features.shards import ShardedFeatures, shard_names
+from labelchef.server.store.arrays import read_array, write_array
 
 N, D = 700, 9
 Write = Callable[[Path, np.ndarray], str]
@@ -140,7 +140,7 @@ def test_arrow_that_is_not_compressed_is_read_where_it_lies(tmp_path: Path) -> N
 
 
 def test_an_engine_sweeps_over_every_form(form: Write, tmp_path: Path) -> None:
-    from labelchef.engines import RowLabels
+    from labelchef.model.engines import RowLabels
 
     X, rng = matrix("float32"), np.random.default_rng(0)
     labels, W = RowLabels(rng.dirichlet(np.ones(2), N), np.ones(N)), rng.normal(size=(1, D + 1))
@@ -352,7 +352,7 @@ def test_which_places_are_streamed(tmp_path: Path) -> None:
 
 
 def test_a_campaign_from_a_folder_of_shards(tmp_path: Path) -> None:
-    from labelchef.campaign.data import find_files, read_files
+    from labelchef.data.campaign_data import find_files, read_files
 
     X, rng = matrix("float32"), np.random.default_rng(0)
     npy_shards(tmp_path, X)

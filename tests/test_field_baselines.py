@@ -24,15 +24,15 @@ from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
 from labelchef import Known, LabelCleaner
-from labelchef.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
-from labelchef.baselines import O2USelector
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.stopping import NoPredictedGain, Progress
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
-from labelchef.domain.records import UNRESOLVED
-from labelchef.exchange.cleanlab import quietly
-from labelchef.selectors import SELECTORS
-from labelchef.selectors.protocol import SelectionContext
+from labelchef.base.errors import InvalidInputError, MissingExtraError
+from labelchef.base.records import UNRESOLVED
+from labelchef.chef.baselines import O2USelector
+from labelchef.chef.choice import make_selector
+from labelchef.chef.selectors import SELECTORS
+from labelchef.chef.selectors.protocol import SelectionContext
+from labelchef.data.exchange.cleanlab import quietly
+from labelchef.loop.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
+from labelchef.loop.stopping import NoPredictedGain, Progress
 from tests.oracles import cleaner_of
 
 Array = NDArray[np.float64]

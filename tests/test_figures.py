@@ -7,14 +7,14 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 from threadpoolctl import threadpool_limits
 
-from labelchef.campaign.figures import figures
-from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.leave_one_out import leave_one_out_logits
-from labelchef.core.objective import Objective
-from labelchef.core.softmax import cross_entropies
-from labelchef.core.solvers import minimise
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.judge.figures import figures
+from labelchef.model.curvature import CurvatureKeeper, freeze
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.leave_one_out import leave_one_out_logits
+from labelchef.model.objective import Objective
+from labelchef.model.softmax import cross_entropies
+from labelchef.model.solvers import minimise
 
 
 @pytest.fixture

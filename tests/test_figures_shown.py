@@ -5,23 +5,23 @@ import re
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.annotators import GroundTruth, SimulatedAnnotators
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.clean import Answers, clean
-from labelchef.services.items.decisions import conflicts, resolve
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import quality
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.loop.annotators import GroundTruth, SimulatedAnnotators
+from labelchef.server import worker
+from labelchef.server.clean import Answers, clean
+from labelchef.server.items.decisions import conflicts, resolve
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import quality
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import CLASSES, gold_data, make, truth_of
 from tests.test_numbers_sources import drawn, fitted, session_of
 
@@ -40,7 +40,7 @@ def test_votes_coverage_conflicts_and_what_is_believed_of_sources() -> None:
         cleaner = fitted(data, sources="naive_bayes")
         cleaner.run(GroundTruth(y))
         votes, Q = np.vstack([data["votes"], data["votes_val"]]), session_of(cleaner).posterior()
-        for j, one in enumerate(cleaner.sources_.itertuples()):
+        for j, one in enumerate(cast(Any, cleaner.sources_.itertuples())):
             said = np.flatnonzero(votes[:, j] >= 0)
             others = np.delete(votes[said], j, axis=1)
             against = ((others >= 0) & (others != votes[said, j][:, None])).any(axis=1)
@@ -102,7 +102,7 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
     said += answered(ws, slug, {"ann": 0.9, "bob": 0.6}, 2)
     votes = pd.DataFrame(said).query("not gold").pivot_table("label", "item", "person", aggfunc="last")
     agreed = votes[votes["ann"] == votes["bob"]]
-    decided = {str(item): int(label) for item, label in agreed["ann"].items()} | {
+    decided = {str(item): int(cast(int, label)) for item, label in agreed["ann"].items()} | {
         tie.item: int(votes.loc[tie.item, "ann"])
     }
     found = quality.quality(ws, slug)
@@ -126,7 +126,8 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
             assert shown == table.tolist()
         assert one.times.median == statistics.median(line["seconds"] for line in own)
         work = quality.mine(ws, slug, one.person)
-        assert (work.answers, work.agreement) == (len(own), pytest.approx(one.agreement))
+        assert work.answers == len(own)
+        assert work.agreement == pytest.approx(one.agreement)
         assert {(line.item, line.answer, line.decided) for line in work.different} == {
             (line["item"], CLASSES[line["label"]], CLASSES[decided[line["item"]]])
             for line in cast
@@ -143,15 +144,15 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
 def test_the_tiles_of_a_report_are_what_came_of_the_campaign(tmp_path: Path) -> None:
     data, y = drawn(5, 3, n=120, m=60)
     names = ["a", "b", "c"]
-    frames = {
-        key: pd.DataFrame(np.array([*names, None], dtype=object)[data[key]]).add_prefix("s")
+    votes, votes_val = (
+        pd.DataFrame(np.array([*names, None], dtype=object)[data[key]]).add_prefix("s")
         for key in ("votes", "votes_val")
-    }
+    )
     given = CampaignData.of(
         data["X"], None, X_val=data["X_val"], y_val=[names[k] for k in data["y_val"]], classes=names,
-        contents=Contents(None), **frames,
+        contents=Contents(None), votes=votes, votes_val=votes_val,
     )  # fmt: skip
-    settings = Settings.with_strategy("one", budget=30, batch_size=10, selector="expected_infl", gamma=0.5, l2=0.01)
+    settings = Settings(people=3, budget=30, batch_size=10, selector="expected_infl", gamma=0.5, l2=0.01)
     outcome = clean(given, Answers(truth=[names[k] for k in y]), settings, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     tiles = {what: value for value, what in re.findall(r"<div class=tile><b>(.*?)</b><span>(.*?)</span></div>", page)}

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from labelchef.campaign.inputs import ClassNames
-from labelchef.campaign.votes import read_votes
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
-from labelchef.domain.files import whole_file
-from labelchef.domain.settings import Settings
-from labelchef.io import artefacts, formulas, tables
-from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
-from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.sources import SourceVotes, vote_shares
+from labelchef.base.errors import InvalidInputError, MissingExtraError
+from labelchef.base.files import whole_file
+from labelchef.base.inputs import ClassNames
+from labelchef.base.settings import Settings
+from labelchef.believe import SourceVotes, vote_shares
+from labelchef.believe.vote_forms import read_votes
+from labelchef.data.files import artefacts, formulas, tables
+from labelchef.data.files.digits import RULES, describe, load_digits_demo, rule_votes
+from labelchef.loop.ledger.jsonl import JsonLinesLedger
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])

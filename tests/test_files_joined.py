@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.data import CampaignData, find_files, read_files
-from labelchef.domain.errors import InvalidInputError
-from labelchef.io.items_file import ItemsFile
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.campaign_data import CampaignData, find_files, read_files
+from labelchef.data.files.items_file import ItemsFile
 
 N = 24
 IDS = [f"{k:03d}" for k in range(N)]

@@ -11,21 +11,21 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from labelchef.classifier import LinearClassifier
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Severity
-from labelchef.domain.settings import Settings
-from labelchef.intake.assembling import assemble
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.intake.looking import preview
-from labelchef.intake.profiles import numbers_of
-from labelchef.intake.raw import Raw
-from labelchef.intake.telling import rows_told
-from labelchef.io.tables import write_table
-from labelchef.model import EncodedClassifier
-from labelchef.services.intake.starting import look
-from labelchef.services.predicting import predict
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import ColumnRole, FileRole, Finding, Plan, Severity
+from labelchef.base.settings import Settings
+from labelchef.data.encoded import EncodedClassifier
+from labelchef.data.files.tables import write_table
+from labelchef.data.intake.assembling import assemble
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.data.intake.looking import preview
+from labelchef.data.intake.profiles import numbers_of
+from labelchef.data.intake.raw import Raw
+from labelchef.data.intake.telling import rows_told
+from labelchef.model.classifier import LinearClassifier
+from labelchef.server.intake.starting import look
+from labelchef.server.predicting import predict
 from tests.commands import commands
 
 N, TRUSTED = 80, 30

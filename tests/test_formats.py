@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelchef.domain import limits
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
-from labelchef.io import archives, formats, spreadsheets, tables
-from labelchef.io.formulas import as_written, harmless, is_guarded
-from labelchef.io.queries import SqlQuery, fetch
+from labelchef.base import limits
+from labelchef.base.errors import InvalidInputError, MissingExtraError
+from labelchef.data.files import archives, formats, spreadsheets, tables
+from labelchef.data.files.formulas import as_written, harmless, is_guarded
+from labelchef.data.files.queries import SqlQuery, fetch
 
 AWKWARD = [
     "007", "=1+1", "'=1+1", "''=x", "'tis", "+49 170", "-5", "-x", "@home", "\tx", "a,b", "a;b", "a|b", "a\tb", 'say "hi"',

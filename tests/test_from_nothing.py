@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 from labelchef import InvalidInputError, LabelCleaner
-from labelchef.annotators import GroundTruth
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.pilot import drawn_in_pilot, next_drawn
-from labelchef.campaign.rebuild import rebuild
-from labelchef.campaign.start import new_session
-from labelchef.campaign.stopping import Plateau
-from labelchef.classifier import LinearClassifier
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.errors import ConflictError
-from labelchef.domain.records import Decisions, Votes
-from labelchef.domain.settings import Settings
-from labelchef.domain.validation import FEWEST, NOT_YET
-from labelchef.services.export import exchange, take_home
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.base.campaigns import Waiting
+from labelchef.base.errors import ConflictError
+from labelchef.base.records import Decisions, Votes
+from labelchef.base.settings import Settings
+from labelchef.base.validation import FEWEST, NOT_YET
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.annotators import GroundTruth
+from labelchef.loop.pilot import drawn_in_pilot, next_drawn
+from labelchef.loop.rebuild import rebuild
+from labelchef.loop.start import new_session
+from labelchef.loop.stopping import Plateau
+from labelchef.model.classifier import LinearClassifier
+from labelchef.server.export import exchange, take_home
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 from tests.commands import commands
 
 CLASSES = ("disaster", "other")

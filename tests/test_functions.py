@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.intake.detecting import Given
-from labelchef.intake.raw import Raw
-from labelchef.services.intake.starting import look
-from labelchef.sources.functions import apply_functions, load_functions, read_label_matrix
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe.functions import apply_functions, load_functions, read_label_matrix
+from labelchef.data.intake.detecting import Given
+from labelchef.data.intake.raw import Raw
+from labelchef.server.intake.starting import look
 
 FRAME = pd.DataFrame(
     {"id": ["007", "8", "9", "10"], "text": ["http://x.y", "I love it", None, "win win"], "n words": [1, 3, 0, 2]}

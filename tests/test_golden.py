@@ -17,13 +17,13 @@ import pytest
 import typer
 
 from labelchef import LabelCleaner
-from labelchef.campaign.choice import ALL_SELECTORS
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.constructors import CONSTRUCTORS
 from labelchef.cli.main import app as command_line
-from labelchef.constructors import CONSTRUCTORS
-from labelchef.services.export import take_home
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.export import take_home
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make
 
 FOLDER = Path(__file__).parent / "golden"

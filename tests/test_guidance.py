@@ -7,21 +7,21 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from labelchef.campaign.contents import Contents
-from labelchef.domain.campaigns import CommentKind
-from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
-from labelchef.domain.settings import Settings
-from labelchef.intake.detecting import Given
-from labelchef.ledger.links import check_links
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, guidelines
-from labelchef.services.intake.starting import look, start_campaign
-from labelchef.services.items.decisions import ledger, resolve
-from labelchef.services.labelling import discussions
-from labelchef.services.labelling.tasks import media, next_tasks
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, guidance_table
+from labelchef.base.campaigns import CommentKind
+from labelchef.base.errors import InvalidInputError, NotFoundError, ThrottledError
+from labelchef.base.settings import Settings
+from labelchef.data.contents import Contents
+from labelchef.data.intake.detecting import Given
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, guidelines
+from labelchef.server.intake.starting import look, start_campaign
+from labelchef.server.items.decisions import ledger, resolve
+from labelchef.server.labelling import discussions
+from labelchef.server.labelling.tasks import media, next_tasks
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.ledger.links import check_links
+from labelchef.server.store import campaign_table, guidance_table
+from labelchef.server.workspace import Workspace
 from tests.store_support import label_all, make, small_data, tasks, waits
 
 TEXT = "Read all of it.\n\n## spam\nAdverts, also polite ones.\n\n## When in doubt\nAsk.\n"
@@ -220,7 +220,7 @@ def test_items_with_several_images(ws: Workspace, tmp_path: Path) -> None:
 
 
 def test_several_image_columns_of_a_table_become_several_images(tmp_path: Path) -> None:
-    from labelchef.services.workspace import open_workspace
+    from labelchef.server.workspace import open_workspace
 
     _pictures(tmp_path / "pictures", 40)
     rows = [

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 from labelchef import Gain, InvalidInputError, JudgeWarning, Known, LabelCleaner, StopReason
-from labelchef.annotators import GroundTruth, Suggestion
-from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.gain import Judged, gains
-from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
-from labelchef.campaign.training_rows import draw_judges, holdout_size, share_size
-from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
-from labelchef.domain.arrays import Bools, Ints
-from labelchef.domain.records import Metrics
+from labelchef.base.arrays import Bools, Ints
+from labelchef.base.records import Metrics
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
+from labelchef.data.training_rows import draw_judges, holdout_size, share_size
+from labelchef.judge.gain import Judged, gains
+from labelchef.loop.annotators import GroundTruth, Suggestion
+from labelchef.loop.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
 from tests.oracles import STEERED
 from tests.profiles import examples
 

@@ -17,26 +17,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData, find_files, read_files
-from labelchef.domain import limits
-from labelchef.domain.campaigns import CampaignFiles
-from labelchef.domain.errors import InvalidInputError, TooLargeError
-from labelchef.domain.features import as_features
-from labelchef.domain.intake import ColumnRole
-from labelchef.domain.npy import npz_headers, read_npy, read_npz
-from labelchef.encoders.fitted import fit_encoder
-from labelchef.encoders.images import read_image
-from labelchef.encoders.protocol import Content
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.io import formats, spreadsheets, tables
-from labelchef.io.messages import unpacked_size
-from labelchef.model import load_model
-from labelchef.services.export import exchange
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.workspace import open_workspace
-from labelchef.sources.functions import read_label_matrix
+from labelchef.base import limits
+from labelchef.base.campaigns import CampaignFiles
+from labelchef.base.errors import InvalidInputError, TooLargeError
+from labelchef.base.features import as_features
+from labelchef.base.intake import ColumnRole
+from labelchef.base.npy import npz_headers, read_npy, read_npz
+from labelchef.believe.functions import read_label_matrix
+from labelchef.data.campaign_data import CampaignData, find_files, read_files
+from labelchef.data.contents import Contents
+from labelchef.data.encoded import load_model
+from labelchef.data.encoders.fitted import fit_encoder
+from labelchef.data.encoders.images import read_image
+from labelchef.data.encoders.protocol import Content
+from labelchef.data.files import formats, spreadsheets, tables
+from labelchef.data.files.messages import unpacked_size
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.server.export import exchange
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.workspace import open_workspace
 from tests import fuzz_files, hostile_files
 from tests.store_support import make, truth_of
 

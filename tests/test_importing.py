@@ -6,21 +6,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from labelchef.domain.campaigns import ImportReport
-from labelchef.domain.errors import InvalidInputError
-from labelchef.exchange import prodigy
-from labelchef.exchange.records import Record, RecordSet
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import change_settings, status
-from labelchef.services.campaigns.trained import forget, replay
-from labelchef.services.export import take_home
-from labelchef.services.intake.importing import import_votes, write_lines
-from labelchef.services.items.decisions import ledger, reopen, resolve
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
-from labelchef.store.campaign_table import keys_between
-from labelchef.store.round_table import last_round, selections_of
+from labelchef.base.campaigns import ImportReport
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.exchange import prodigy
+from labelchef.data.exchange.records import Record, RecordSet
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import change_settings, status
+from labelchef.server.campaigns.trained import forget, replay
+from labelchef.server.export import take_home
+from labelchef.server.intake.importing import import_votes, write_lines
+from labelchef.server.items.decisions import ledger, reopen, resolve
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store.campaign_table import keys_between
+from labelchef.server.store.round_table import last_round, selections_of
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, tasks, truth_of
 
 

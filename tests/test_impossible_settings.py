@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from labelchef.campaign.start import check_choices
+from labelchef.base.cluster_address import ADDRESS
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings
 from labelchef.cli.main import app
-from labelchef.domain.cluster_address import ADDRESS
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import change_settings, list_campaigns, settings
-from labelchef.services.workspace import open_workspace
+from labelchef.loop.start import check_choices
+from labelchef.server.campaigns.campaigns import change_settings, list_campaigns, settings
+from labelchef.server.workspace import open_workspace
 from tests.store_support import make
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [

@@ -10,12 +10,9 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 
 from labelchef import Known
-from labelchef.baselines import Theorem1Selector
-from labelchef.core.contrasts import with_reference
-from labelchef.core.solvers import solve_spd
-from labelchef.domain.records import Batch
-from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.selectors import (
+from labelchef.base.records import Batch
+from labelchef.chef.baselines import Theorem1Selector
+from labelchef.chef.selectors import (
     IncremInflSelector,
     InflSelector,
     LookAheadSelector,
@@ -23,6 +20,9 @@ from labelchef.selectors import (
     Selector,
     look_ahead,
 )
+from labelchef.model.contrasts import with_reference
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.solvers import solve_spd
 from tests.oracles import paper_cleaner, power_norm
 from tests.profiles import examples
 

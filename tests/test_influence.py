@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
-from labelchef.campaign.judging import Split
-from labelchef.constructors import NewtonConstructor
-from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import influence_matrix
-from labelchef.core.order import smallest
-from labelchef.core.solvers import solve_spd
-from labelchef.domain.errors import ConvergenceWarning
-from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.selectors import InflSelector, SelectionContext
+from labelchef.base.errors import ConvergenceWarning
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.chef.selectors import InflSelector, SelectionContext
+from labelchef.loop.judging import Split
+from labelchef.model.contrasts import with_reference
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.influence import influence_matrix
+from labelchef.model.order import smallest
+from labelchef.model.solvers import solve_spd
 from tests.oracles import Problem, make_problem
 
 

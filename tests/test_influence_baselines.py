@@ -10,25 +10,17 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
-from labelchef.annotators import SimulatedAnnotators
-from labelchef.baselines import BASELINES, DutiSelector, InflDSelector, InflYSelector, TarsSelector
-from labelchef.baselines.duti import Bilevel, bilevel, descend, onto_simplex
-from labelchef.baselines.influence import label_slopes
-from labelchef.baselines.tars import annotator_confusion, majority_shares, posterior_of_truth
-from labelchef.campaign.judging import Split
-from labelchef.constructors import NewtonConstructor
-from labelchef.core.solvers import solve_spd
-from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
-from labelchef.domain.records import (
-    UNRESOLVED,
-    Batch,
-    ConstructionDiagnostics,
-    Decisions,
-    Metrics,
-    RoundRecord,
-    Votes,
-)
-from labelchef.selectors import SelectionContext
+from labelchef.base.errors import ConvergenceWarning, InvalidInputError
+from labelchef.base.records import UNRESOLVED, Batch, ConstructionDiagnostics, Decisions, Metrics, RoundRecord, Votes
+from labelchef.chef.baselines import BASELINES, DutiSelector, InflDSelector, InflYSelector, TarsSelector
+from labelchef.chef.baselines.duti import Bilevel, bilevel, descend, onto_simplex
+from labelchef.chef.baselines.influence import label_slopes
+from labelchef.chef.baselines.tars import annotator_confusion, majority_shares, posterior_of_truth
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.chef.selectors import SelectionContext
+from labelchef.loop.annotators import SimulatedAnnotators
+from labelchef.loop.judging import Split
+from labelchef.model.solvers import solve_spd
 from tests.oracles import Array, Problem, make_problem
 
 NAMES = ("infl_d", "infl_y", "duti", "tars")
@@ -455,10 +447,10 @@ def test_what_is_assumed_leaves_no_trace(name: str, hard: bool) -> None:
 
 def test_an_inner_model_that_does_not_arrive_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     here = context(make_problem(np.random.default_rng(16), n=60, C=3))
-    monkeypatch.setattr("labelchef.baselines.duti._ADJOINT_ITERATIONS", 0)
+    monkeypatch.setattr("labelchef.chef.baselines.duti._ADJOINT_ITERATIONS", 0)
     with pytest.warns(ConvergenceWarning, match="adjoint"):
         DutiSelector(solves=0).select(here, 5)
-    monkeypatch.setattr("labelchef.baselines.rounded.INNER_SWEEPS", 1)
+    monkeypatch.setattr("labelchef.chef.baselines.rounded.INNER_SWEEPS", 1)
     with pytest.warns(ConvergenceWarning, match="model on rounded labels"):
         TarsSelector().select(here, 5)
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole, FileRole, Plan, Severity
-from labelchef.intake.checking import near_duplicates
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.intake.looking import preview
-from labelchef.intake.raw import Raw
-from labelchef.io.queries import SqlQuery
-from labelchef.io.tables import FORMATS, write_table
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import ColumnRole, FileRole, Plan, Severity
+from labelchef.data.files.queries import SqlQuery
+from labelchef.data.files.tables import FORMATS, write_table
+from labelchef.data.intake.checking import near_duplicates
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.data.intake.looking import preview
+from labelchef.data.intake.raw import Raw
 from tests.test_formats import images, packed
 
 WORDS = ("the plane was late and nobody told us anything about the new gate or our bags which came days after").split()  # noqa: SIM905

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
-from labelchef.domain.intake import ColumnRole, FileRole, Plan, Severity
-from labelchef.intake.detecting import Given, detect
-from labelchef.intake.joining import join
-from labelchef.intake.raw import Raw
-from labelchef.io import formats
-from labelchef.io.tables import FORMATS, csv_text, write_table
+from labelchef.base.errors import InvalidInputError, MissingExtraError
+from labelchef.base.intake import ColumnRole, FileRole, Plan, Severity
+from labelchef.data.files import formats
+from labelchef.data.files.tables import FORMATS, csv_text, write_table
+from labelchef.data.intake.detecting import Given, detect
+from labelchef.data.intake.joining import join
+from labelchef.data.intake.raw import Raw
 from tests.fuzz_files import damaged_bytes
 
 N = 14

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
-from labelchef.domain.jobs import Job, JobKind, JobState
-from labelchef.services.campaigns import campaigns, care
-from labelchef.services.jobs import jobs
-from labelchef.services.worker import Worker
-from labelchef.services.workspace import CAMPAIGNS, Workspace
-from labelchef.store import job_table
+from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
+from labelchef.base.jobs import Job, JobKind, JobState
+from labelchef.server.campaigns import campaigns, care
+from labelchef.server.jobs import jobs
+from labelchef.server.store import job_table
+from labelchef.server.worker import Worker
+from labelchef.server.workspace import CAMPAIGNS, Workspace
 from tests.store_support import label_all, make, small_data
 
 

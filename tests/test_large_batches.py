@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from labelchef.domain.campaigns import SplitName, Waiting, WaitReason
-from labelchef.services.campaigns.campaigns import change_settings
-from labelchef.services.labelling import kept, votes
-from labelchef.services.labelling.tasks import next_tasks, skip
-from labelchef.services.labelling.votes import cast_vote, undo_vote, vote_and_next
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import search
+from labelchef.base.campaigns import SplitName, Waiting, WaitReason
+from labelchef.server.campaigns.campaigns import change_settings
+from labelchef.server.labelling import kept, votes
+from labelchef.server.labelling.tasks import next_tasks, skip
+from labelchef.server.labelling.votes import cast_vote, undo_vote, vote_and_next
+from labelchef.server.store import search
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, make, postgres_server, tasks, waits
 
 

@@ -12,22 +12,22 @@ import pytest
 from scipy.special import log_softmax
 
 from labelchef import Known, LabelCleaner
-from labelchef.annotators import GroundTruth
-from labelchef.campaign import learner as learner_module
-from labelchef.campaign import steps
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.learning import Sample, choose
-from labelchef.campaign.rebuild import rebuild, replay
-from labelchef.campaign.session import Session
-from labelchef.campaign.start import new_session
-from labelchef.constructors import DescentSettings, make_constructor
-from labelchef.domain.learning import NO_SOURCES, Choice
-from labelchef.domain.records import Batch, Decisions, Votes
-from labelchef.domain.settings import Settings
-from labelchef.ledger import MemoryLedger
-from labelchef.sources import SourceVotes
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import MODELS, make_source_model
+from labelchef.base.learning import NO_SOURCES, Choice
+from labelchef.base.records import Batch, Decisions, Votes
+from labelchef.base.settings import Settings
+from labelchef.believe import SourceVotes
+from labelchef.believe import learner as learner_module
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.learning import Sample, choose
+from labelchef.believe.models import MODELS, make_source_model
+from labelchef.chef.constructors import DescentSettings, make_constructor
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop import steps
+from labelchef.loop.annotators import GroundTruth
+from labelchef.loop.ledger import MemoryLedger
+from labelchef.loop.rebuild import rebuild, replay
+from labelchef.loop.session import Session
+from labelchef.loop.start import new_session
 from tests.oracles import Array, Problem, cleaner_of
 
 N, N_VAL, J = 150, 50, 4

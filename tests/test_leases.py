@@ -12,25 +12,25 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.domain.intake import IntakeState, Progress, Working
-from labelchef.domain.jobs import JobKind, JobState
-from labelchef.domain.settings import Settings
-from labelchef.engines.cluster.workers import ClusterError
-from labelchef.services.campaigns import care, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign, status, summary
-from labelchef.services.campaigns.trained import lease_name, replay, step
-from labelchef.services.intake import jobs as intake_jobs
-from labelchef.services.intake import steps
-from labelchef.services.jobs import jobs
-from labelchef.services.leases import CAMPAIGN, WORKER, Lease, Leases
-from labelchef.services.running import Run
-from labelchef.services.worker import Worker, advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import lease_table
-from labelchef.store.round_table import rounds_of
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.base.intake import IntakeState, Progress, Working
+from labelchef.base.jobs import JobKind, JobState
+from labelchef.base.settings import Settings
+from labelchef.model.engines.cluster.workers import ClusterError
+from labelchef.server.campaigns import care, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign, status, summary
+from labelchef.server.campaigns.trained import lease_name, replay, step
+from labelchef.server.intake import jobs as intake_jobs
+from labelchef.server.intake import steps
+from labelchef.server.jobs import jobs
+from labelchef.server.leases import CAMPAIGN, WORKER, Lease, Leases
+from labelchef.server.running import Run
+from labelchef.server.store import lease_table
+from labelchef.server.store.round_table import rounds_of
+from labelchef.server.worker import Worker, advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, make, small_data, wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -167,7 +167,7 @@ def test_a_hung_worker_does_not_fail_what_another_has_taken_over(
 
 def label_all_votes(ws: Workspace, campaign: str) -> None:
     """Vote on the open batch, without taking a step."""
-    from labelchef.services.labelling.votes import cast_vote
+    from labelchef.server.labelling.votes import cast_vote
 
     found = status(ws, campaign).open_round
     assert found is not None
@@ -198,8 +198,8 @@ def closed(ws: Workspace, campaign: str) -> int:
 WORKER_PROCESS = """
 import sys
 from pathlib import Path
-from labelchef.web.options import ServeOptions
-from labelchef.web.processes import run_worker
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.web.processes import run_worker
 home, url = sys.argv[1:]
 run_worker(ServeOptions(home=Path(home), database=url or None), lambda name: print(name, flush=True))
 """
@@ -241,7 +241,7 @@ def test_a_job_is_seen_and_cancelled_from_another_process(
     begun = threading.Event()
 
     def endless(*given: object) -> jobs.Outcome:
-        from labelchef.domain.stopping_work import go_on
+        from labelchef.base.stopping_work import go_on
 
         run = given[-1]
         assert isinstance(run, Run)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from labelchef.campaign import judging
-from labelchef.constructors import Construction
-from labelchef.core import curvature
-from labelchef.core.contrasts import with_reference
-from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.leave_one_out import dense, kronecker, leave_one_out_logits
-from labelchef.core.objective import Objective, Point
-from labelchef.domain.arrays import Ints
-from labelchef.engines import Engine, MemoryEngine, RowLabels
+from labelchef.base.arrays import Ints
+from labelchef.chef.constructors import Construction
+from labelchef.loop import judging
+from labelchef.model import curvature
+from labelchef.model.contrasts import with_reference
+from labelchef.model.curvature import CurvatureKeeper, freeze
+from labelchef.model.engines import Engine, MemoryEngine, RowLabels
+from labelchef.model.leave_one_out import dense, kronecker, leave_one_out_logits
+from labelchef.model.objective import Objective, Point
 from tests.oracles import Array, Problem, make_problem
 
 SIZE = 60

@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelchef.aggregation import MajorityVote
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import Verdict, rebuild, replay
-from labelchef.campaign.session import Session
-from labelchef.campaign.start import new_session
-from labelchef.campaign.steps import Step, Stepper, due, select
-from labelchef.domain.campaigns import RoundKind, RoundState
-from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
-from labelchef.domain.settings import Settings
-from labelchef.ledger import Ledger, MemoryLedger
-from labelchef.ledger.conversion import record_as_json, record_from_json
-from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.ledger.sql import SqlLedger
-from labelchef.services.campaigns import campaigns
-from labelchef.services.campaigns.trained import forget, ledger_of, state_of, trained_now
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table
+from labelchef.base.campaigns import RoundKind, RoundState
+from labelchef.base.records import Batch, RoundRecord, StopReason, Votes
+from labelchef.base.settings import Settings
+from labelchef.believe.aggregation import MajorityVote
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.ledger import Ledger, MemoryLedger
+from labelchef.loop.ledger.conversion import record_as_json, record_from_json
+from labelchef.loop.ledger.jsonl import JsonLinesLedger
+from labelchef.loop.rebuild import Verdict, rebuild, replay
+from labelchef.loop.session import Session
+from labelchef.loop.start import new_session
+from labelchef.loop.steps import Step, Stepper, due, select
+from labelchef.server.campaigns import campaigns
+from labelchef.server.campaigns.trained import forget, ledger_of, state_of, trained_now
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.ledger.sql import SqlLedger
+from labelchef.server.store import campaign_table
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, small_data, truth_of
 
 

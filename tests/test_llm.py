@@ -19,14 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import FileRole
-from labelchef.intake.detecting import Given
-from labelchef.intake.raw import Raw
-from labelchef.services.intake.starting import look
-from labelchef.sources import asking
-from labelchef.sources.asking import Asked, Endpoint, Limits, ask, estimate
-from labelchef.sources.llm import (
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import FileRole
+from labelchef.believe import asking
+from labelchef.believe.asking import Asked, Endpoint, Limits, ask, estimate
+from labelchef.believe.llm import (
     LabelRequest,
     Token,
     contents_of,
@@ -36,6 +33,9 @@ from labelchef.sources.llm import (
     read_request,
     token_probabilities,
 )
+from labelchef.data.intake.detecting import Given
+from labelchef.data.intake.raw import Raw
+from labelchef.server.intake.starting import look
 from tests.commands import commands
 from tests.llm_server import LlmServer, Said, Seen, completion, error, label_of, right, serving
 

@@ -10,19 +10,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from labelchef import Known, LabelCleaner, StopReason
-from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.metrics import measured
-from labelchef.campaign.stopping import (
-    MaxRounds,
-    NoPredictedGain,
-    Plateau,
-    Progress,
-    StoppingRule,
-    TargetReached,
-)
-from labelchef.constructors import NewtonConstructor
-from labelchef.domain.records import Batch
+from labelchef.base.records import Batch
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.judge.metrics import measured
+from labelchef.loop.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
+from labelchef.loop.stopping import MaxRounds, NoPredictedGain, Plateau, Progress, StoppingRule, TargetReached
 from tests.oracles import STEERED
 
 
@@ -228,7 +221,7 @@ def test_an_interrupt_within_an_update_takes_the_labels_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("labelchef.constructors.newton.minimise", stop)
+        patch.setattr("labelchef.chef.constructors.newton.minimise", stop)
         with pytest.raises(KeyboardInterrupt):
             cleaner.update([1, 2], [0, -1])
     np.testing.assert_array_equal(cleaner.labels_, labels)
@@ -260,7 +253,7 @@ def test_an_interrupt_at_the_end_of_an_update_leaves_no_trace(
 
     posterior, judged = cleaner.posterior_, cleaner.judged()
     with monkeypatch.context() as patch:
-        patch.setattr(f"labelchef.campaign.{what}", stop)
+        patch.setattr(f"labelchef.loop.{what}", stop)
         with pytest.raises(KeyboardInterrupt):
             cleaner.update(range(60), data["y"][:60])  # enough for the choice to be made anew
     assert not cleaner.cleaned_.any()

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import labelchef
 from labelchef import EncodedClassifier, InvalidInputError, LinearClassifier, load_model
+from labelchef.base.intake import ColumnRole
 from labelchef.cli.main import app
-from labelchef.domain.intake import ColumnRole
-from labelchef.encoders.fitted import fit_encoder
-from labelchef.encoders.protocol import Content
-from labelchef.services import predicting
+from labelchef.data.encoders.fitted import fit_encoder
+from labelchef.data.encoders.protocol import Content
+from labelchef.server import predicting
 
 GOOD, BAD = (
     ["kind crew", "great seat", "thanks a lot", "lovely staff"],

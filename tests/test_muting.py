@@ -8,20 +8,20 @@ import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner, SourceSettings
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import Verdict
-from labelchef.campaign.source_effect import effect_of
-from labelchef.campaign.start import Parts, check, new_session
-from labelchef.constructors import NewtonConstructor
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, Decisions, Heard, Votes
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.export import proof
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import Batch, Decisions, Heard, Votes
+from labelchef.base.settings import Settings
+from labelchef.chef.constructors import NewtonConstructor
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.rebuild import Verdict
+from labelchef.loop.source_effect import effect_of
+from labelchef.loop.start import Parts, check, new_session
+from labelchef.server.campaigns import campaigns, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.export import proof
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of
 from tests.test_campaign_cli import labelchef

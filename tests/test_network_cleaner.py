@@ -14,20 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from labelchef import InvalidInputError, LabelCleaner
-from labelchef.annotators import SimulatedAnnotators, make_strategy
-from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.stopping import MaxRounds
-from labelchef.campaign.training_rows import draw_judges
-from labelchef.networks import (
-    NETWORK_SELECTORS,
-    FineTune,
-    InfluenceSettings,
-    LastLayer,
-    NetworkCleaner,
-)
+from labelchef.chef.choice import ALL_SELECTORS
+from labelchef.chef.selectors import IncremInflSelector, MarginSelector
+from labelchef.data.training_rows import draw_judges
+from labelchef.loop.annotators import SimulatedAnnotators, make_strategy
+from labelchef.loop.stopping import MaxRounds
+from labelchef.networks import NETWORK_SELECTORS, FineTune, InfluenceSettings, LastLayer, NetworkCleaner
 from labelchef.networks.constructors import NetworkTrainer
 from labelchef.networks.selector import ON_PROBABILITIES
-from labelchef.selectors import IncremInflSelector, MarginSelector
 from tests.network_support import QUICK, Problem, net
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -368,7 +362,7 @@ class NoTorch:
         if name == "torch":
             raise ImportError(name)
 sys.meta_path.insert(0, NoTorch())
-import labelchef.cleaner
+import labelchef.loop.cleaner
 try:
     import labelchef.networks
 except labelchef.MissingExtraError as error:
@@ -376,7 +370,7 @@ except labelchef.MissingExtraError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "labelchef[torch]" in done.stdout
-    lazy = "import labelchef.cli.main, labelchef.cleaner, sys; print('torch' in sys.modules)"
+    lazy = "import labelchef.cli.main, labelchef.loop.cleaner, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", lazy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -9,12 +9,7 @@ import torch
 from torch import nn
 
 from labelchef import InvalidInputError, LabelchefError, MissingClassWarning
-from labelchef.networks import (
-    FineTune,
-    InfluenceSettings,
-    NetworkCleaner,
-    adapt,
-)
+from labelchef.networks import FineTune, InfluenceSettings, NetworkCleaner, adapt
 from tests.network_support import QUICK, Problem, net
 
 pytestmark = pytest.mark.usefixtures("one_thread")

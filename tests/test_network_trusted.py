@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelchef import InvalidInputError
-from labelchef.campaign.training_rows import draw_judges
+from labelchef.data.training_rows import draw_judges
 from labelchef.networks import NetworkCleaner, TrainingSettings
 from labelchef.networks.inputs import Blocks
 from labelchef.networks.training import Examples

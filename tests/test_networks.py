@@ -14,8 +14,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError
-from labelchef.core.influence import influence_matrix
-from labelchef.core.softmax import probabilities
+from labelchef.model.influence import influence_matrix
+from labelchef.model.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkCleaner, NetworkTask, TrainingSettings, adapt
 from labelchef.networks.influence import conjugate_gradients, solve
 from labelchef.networks.linearised import Linearised

@@ -15,14 +15,14 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from labelchef import Known, LabelCleaner, load_model
-from labelchef.annotators import GroundTruth
-from labelchef.campaign.calibration import HOTTEST, calibration_error
-from labelchef.campaign.metrics import measured
-from labelchef.campaign.session import Session
-from labelchef.core.softmax import cross_entropies
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.records import Metrics
-from labelchef.domain.validation import CalibrationError, Figure
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.records import Metrics
+from labelchef.base.validation import CalibrationError, Figure
+from labelchef.judge.calibration import HOTTEST, calibration_error
+from labelchef.judge.metrics import measured
+from labelchef.loop.annotators import GroundTruth
+from labelchef.loop.session import Session
+from labelchef.model.softmax import cross_entropies
 
 NEW, RUNS = 3000, 200
 

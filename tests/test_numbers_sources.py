@@ -8,17 +8,17 @@ import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.annotators import GroundTruth
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.session import Session
-from labelchef.campaign.source_report import harms, source_facts, source_report
-from labelchef.domain.learning import FEWEST_VOTES
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.sources import sources
-from labelchef.services.workspace import open_workspace
+from labelchef.base.learning import FEWEST_VOTES
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.loop.annotators import GroundTruth
+from labelchef.loop.session import Session
+from labelchef.loop.source_report import harms, source_facts, source_report
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.sources import sources
+from labelchef.server.workspace import open_workspace
 
 FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "budget": 60, "batch_size": 20}
 

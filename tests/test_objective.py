@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labelchef.domain.records import LabelChange
+from labelchef.base.records import LabelChange
 from tests.oracles import central_difference, make_problem
 
 

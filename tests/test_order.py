@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelchef.campaign.rebuild import Verdict, replay
-from labelchef.core.order import TIE, Ties, grouped, smallest
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.trained import data_of, ledger_of
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.base.settings import Settings
+from labelchef.loop.rebuild import Verdict, replay
+from labelchef.model.order import TIE, Ties, grouped, smallest
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.trained import data_of, ledger_of
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data
 
 _LEVELS = st.integers(-5, 5).map(float)
@@ -44,8 +44,8 @@ def test_ties_follow_the_preference_within_the_tolerance_only() -> None:
 _REPLAY = """
 import json, sys
 from pathlib import Path
-from labelchef.services.campaigns import trained
-from labelchef.services.workspace import open_workspace
+from labelchef.server.campaigns import trained
+from labelchef.server.workspace import open_workspace
 with open_workspace(Path(sys.argv[1])) as ws:
     outcome = trained.replay(ws, "small")
 print(json.dumps([outcome.agrees, [one.model for one in outcome.rounds]]))

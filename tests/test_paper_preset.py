@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.domain.errors import InvalidInputError, LabelchefWarning
-from labelchef.domain.settings import PAPER, Settings
+from labelchef.base.errors import InvalidInputError, LabelchefWarning
+from labelchef.base.settings import PAPER, Settings
 
 EXPECTED: dict[tuple[int, float | str], list[list[int]]] = {
     (2, 0.02): [

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner, SourceSettings
-from labelchef.annotators import SimulatedAnnotators
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.people import LEAST, Answers, answers_of, estimate, value_of_asking
-from labelchef.campaign.rebuild import rebuild
-from labelchef.core.labels import LabelTable
-from labelchef.core.softmax import log_probabilities
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Decisions, Votes
-from labelchef.domain.settings import Settings
-from labelchef.services.items.decisions import resolve
-from labelchef.services.items.doubts import doubts
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.base.campaigns import Waiting
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import Decisions, Votes
+from labelchef.base.settings import Settings
+from labelchef.believe.people import LEAST, Answers, answers_of, estimate, value_of_asking
+from labelchef.data.campaign_data import CampaignData
+from labelchef.loop.annotators import SimulatedAnnotators
+from labelchef.loop.rebuild import rebuild
+from labelchef.model.labels import LabelTable
+from labelchef.model.softmax import log_probabilities
+from labelchef.server.items.decisions import resolve
+from labelchef.server.items.doubts import doubts
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 from tests.store_support import make, truth_of
 from tests.test_campaign_cli import labelchef
 

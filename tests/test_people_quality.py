@@ -8,22 +8,22 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import Role, Task, Waiting
-from labelchef.domain.duties import Duty
-from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns, duties
-from labelchef.services.campaigns.progress import progress_for
-from labelchef.services.export.proof import write_ledger
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.items import decisions
-from labelchef.services.labelling import gold
-from labelchef.services.labelling import tasks as handing
-from labelchef.services.labelling.votes import cast_vote, undo_vote, vote_and_next
-from labelchef.services.people import accounts
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaign_table, gold_table
+from labelchef.base.campaigns import Role, Task, Waiting
+from labelchef.base.duties import Duty
+from labelchef.base.errors import ConflictError, InvalidInputError
+from labelchef.base.settings import Settings
+from labelchef.server.campaigns import campaigns, duties
+from labelchef.server.campaigns.progress import progress_for
+from labelchef.server.export.proof import write_ledger
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.items import decisions
+from labelchef.server.labelling import gold
+from labelchef.server.labelling import tasks as handing
+from labelchef.server.labelling.votes import cast_vote, undo_vote, vote_and_next
+from labelchef.server.people import accounts
+from labelchef.server.store import campaign_table, gold_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import gold_data, make, small_data, tasks, waits
 
 GOLD: dict[str, Any] = {"gold_share": 0.4, "blind_share": 0.5, "batch_size": 12, "budget": 24}

@@ -15,12 +15,12 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
-from labelchef.aggregation import MajorityVote
-from labelchef.annotators import CallableAnnotator
-from labelchef.campaign.session import MOST_ATTEMPTS
-from labelchef.core.influence import influence_matrix
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
-from labelchef.ledger.conversion import record_as_json, record_from_json
+from labelchef.base.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
+from labelchef.believe.aggregation import MajorityVote
+from labelchef.loop.annotators import CallableAnnotator
+from labelchef.loop.ledger.conversion import record_as_json, record_from_json
+from labelchef.loop.session import MOST_ATTEMPTS
+from labelchef.model.influence import influence_matrix
 from tests.oracles import STEERED, Array, Problem, cleaner_of
 
 N, N_VAL, ROUNDS, B = 300, 80, 12, 10

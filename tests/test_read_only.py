@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import open_workspace
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.workspace import open_workspace
 from tests.store_support import label_all, make, tasks
 
 _RUN = """

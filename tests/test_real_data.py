@@ -7,9 +7,9 @@ import pytest
 from benchmarks.real import SETS, load, split
 
 from labelchef import Known, LabelCleaner
-from labelchef.annotators import GroundTruth, Suggestion
-from labelchef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
-from labelchef.selectors import IncremInflSelector, InflSelector
+from labelchef.chef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
+from labelchef.chef.selectors import IncremInflSelector, InflSelector
+from labelchef.loop.annotators import GroundTruth, Suggestion
 from tests.oracles import paper_cleaner
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelchef.campaign.rebuild import Verdict
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import change_settings
-from labelchef.services.campaigns.trained import forget, replay, trained_now
-from labelchef.services.sources.source_effects import Proposal, apply
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.loop.rebuild import Verdict
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import change_settings
+from labelchef.server.campaigns.trained import forget, replay, trained_now
+from labelchef.server.sources.source_effects import Proposal, apply
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.rule_campaigns import label_batch, make
 
 

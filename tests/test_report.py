@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from labelchef import LabelCleaner
-from labelchef.campaign.choice import make_selector
-from labelchef.report import ReportData, render_report
-from labelchef.report.page import agreement_by_round
+from labelchef.chef.choice import make_selector
+from labelchef.judge.report import ReportData, render_report
+from labelchef.judge.report.page import agreement_by_round
 
 
 def history(look_ahead: bool = False) -> tuple[pd.DataFrame, int]:

@@ -3,10 +3,10 @@
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.campaign.steps import Rules
-from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, TargetReached, parse_rule
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings
+from labelchef.loop.steps import Rules
+from labelchef.loop.stopping import MaxRounds, NoPredictedGain, Plateau, TargetReached, parse_rule
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.sources.patterns import PatternTimeError, search_patterns
-from labelchef.sources.rules import (
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe.patterns import PatternTimeError, search_patterns
+from labelchef.believe.rules import (
     Dictionary,
     Keyword,
     Model,
@@ -31,7 +31,7 @@ from labelchef.sources.rules import (
     rules_as_text,
     rules_of_text,
 )
-from labelchef.sources.searching import TextColumn, fold
+from labelchef.believe.searching import TextColumn, fold
 
 FRAME = pd.DataFrame(
     {
@@ -241,7 +241,7 @@ def test_a_pattern_that_takes_too_long_is_stopped_named_and_remembered(monkeypat
         PatternTimeError, match=r"rule 'slow': the pattern 'a\+\$' takes more than -1 seconds on 2 texts"
     ):
         apply_rules([slow], frame, board=board)
-    monkeypatch.setattr("labelchef.sources.rules.search_patterns", None)
+    monkeypatch.setattr("labelchef.believe.rules.search_patterns", None)
     facts = facts_of([word, slow], frame, [None, None], board=board)
     assert [one.n_votes for one in facts.rules] == [1, 0]
     assert "takes more than" in str(facts.rules[1].problem)
@@ -292,7 +292,7 @@ def test_patterns_match_where_those_of_python_do(pattern: str, match_case: bool,
 
 
 def test_patterns_of_a_large_column_and_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelchef.sources.patterns._CHUNK", 10_000)
+    monkeypatch.setattr("labelchef.believe.patterns._CHUNK", 10_000)
     texts = [f"row {i} ∑" for i in range(30_000)]
     found = list(search_patterns([("row 7$", True), (r"9 ∑", True), ("ROW", True)], texts))
     assert [int((spans[:, 0] >= 0).sum()) for spans in found] == [0, 3000, 0]
@@ -389,7 +389,7 @@ def test_a_renamed_rule_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -
     board = RuleBoard(FRAME)
     rule = Regex("a", "text", "spam", "o")
     apply_rules([rule], FRAME, board=board)
-    monkeypatch.setattr("labelchef.sources.rules.search_patterns", None)
+    monkeypatch.setattr("labelchef.believe.rules.search_patterns", None)
     votes = apply_rules([replace(rule, name="b", label="ham")], FRAME, board=board)
     assert set(votes["source"]) == {"b"}
     assert set(votes["label"]) == {"ham"}

@@ -16,25 +16,25 @@ import sqlalchemy as sa
 from benchmarks.items import write_files
 from sqlalchemy import event
 
-from labelchef.campaign.contents import Contents, ids_of
-from labelchef.domain.browsing import Disagreement, ItemQuery, ItemState, SortBy
-from labelchef.domain.campaigns import SplitName, Waiting
-from labelchef.domain.errors import InvalidInputError, NotFoundError, StoreError
-from labelchef.domain.files import locked_folder
-from labelchef.domain.settings import Settings
-from labelchef.io import formats, tables
-from labelchef.io.items_file import ItemsFile, open_items
-from labelchef.services.campaigns import campaigns, care, making, numbers, progress
-from labelchef.services.campaigns.access import find
-from labelchef.services.export import take_home
-from labelchef.services.items import items
-from labelchef.services.items.standing import Positions
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import quality
-from labelchef.services.worker import advance
-from labelchef.services.workspace import CAMPAIGNS, Workspace, folder_of, open_workspace
-from labelchef.store import campaign_table, removal
+from labelchef.base.browsing import Disagreement, ItemQuery, ItemState, SortBy
+from labelchef.base.campaigns import SplitName, Waiting
+from labelchef.base.errors import InvalidInputError, NotFoundError, StoreError
+from labelchef.base.files import locked_folder
+from labelchef.base.settings import Settings
+from labelchef.data.contents import Contents, ids_of
+from labelchef.data.files import formats, tables
+from labelchef.data.files.items_file import ItemsFile, open_items
+from labelchef.server.campaigns import campaigns, care, making, numbers, progress
+from labelchef.server.campaigns.access import find
+from labelchef.server.export import take_home
+from labelchef.server.items import items
+from labelchef.server.items.standing import Positions
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import quality
+from labelchef.server.store import campaign_table, removal
+from labelchef.server.worker import advance
+from labelchef.server.workspace import CAMPAIGNS, Workspace, folder_of, open_workspace
 from tests.store_support import label_all, make, small_data
 
 ROOT = Path(__file__).parent.parent
@@ -330,7 +330,7 @@ def test_items_of_a_parquet_file_are_those_of_the_frame(tmp_path: Path, monkeypa
     assert isinstance(table, ItemsFile)
     assert ids_of(table) == frame["id"].tolist()
     clean, y_val = np.full(n, -1), np.zeros(3, dtype=np.int64)
-    monkeypatch.setattr("labelchef.campaign.contents._AT_ONCE", 7)
+    monkeypatch.setattr("labelchef.data.contents._AT_ONCE", 7)
     one, other = Contents(table), Contents(table.whole())
     one.check(n, 3)
     assert list(one.rows(clean, y_val, None)) == list(other.rows(clean, y_val, None))

@@ -10,22 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.choice import REMOVED, make_selector
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings, voters_of
+from labelchef.chef.choice import REMOVED, make_selector
 from labelchef.cli.progress import LiveProgress
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings, voters_of
-from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.services.campaigns import campaigns, charts, trained
-from labelchef.services.campaigns.progress import progress
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.clean import Answers, CleanOutcome, clean
-from labelchef.services.export import exchange
-from labelchef.services.items import decisions
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table
+from labelchef.loop.ledger.jsonl import JsonLinesLedger
+from labelchef.server.campaigns import campaigns, charts, trained
+from labelchef.server.campaigns.progress import progress
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.clean import Answers, CleanOutcome, clean
+from labelchef.server.export import exchange
+from labelchef.server.items import decisions
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.store import campaign_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 

@@ -16,29 +16,29 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from labelchef.base.canonical import canonical, digest
+from labelchef.base.errors import InvalidInputError, MissingExtraError, StoreError
+from labelchef.base.settings import Settings
 from labelchef.cli.main import app
-from labelchef.domain.canonical import canonical, digest
-from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
-from labelchef.domain.settings import Settings
-from labelchef.ledger import links
-from labelchef.ledger.links import check_links
-from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.clean import Answers, clean
-from labelchef.services.export import proof
-from labelchef.services.export.exchange import export_votes
-from labelchef.services.export.take_home import export_dataset
-from labelchef.services.export.verifying import Verdict, verify_ledger
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.items import decisions, items
-from labelchef.services.keys import signing_key
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.people import accounts
-from labelchef.services.worker import advance
-from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
-from labelchef.store import chain_table
-from labelchef.store.tables import Vote
+from labelchef.loop.ledger.proof import SigningKey, chained, fingerprint, sealed
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.clean import Answers, clean
+from labelchef.server.export import proof
+from labelchef.server.export.exchange import export_votes
+from labelchef.server.export.take_home import export_dataset
+from labelchef.server.export.verifying import Verdict, verify_ledger
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.items import decisions, items
+from labelchef.server.keys import signing_key
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.ledger import links
+from labelchef.server.ledger.links import check_links
+from labelchef.server.people import accounts
+from labelchef.server.store import chain_table
+from labelchef.server.store.tables import Vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import KEY_FILE, Workspace, open_workspace
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 
 Line = dict[str, Any]
@@ -430,7 +430,7 @@ def test_a_first_link_of_an_earlier_version_does_not_cover_the_items_and_it_is_s
 ) -> None:
     with open_workspace(tmp_path / "home") as ws:
         with monkeypatch.context() as earlier:
-            earlier.setattr("labelchef.ledger.links.ground_of", lambda *_: None)
+            earlier.setattr("labelchef.server.ledger.links.ground_of", lambda *_: None)
             slug = make(ws, people=1)
         label_all(ws, slug, "ann", rounds=1)
         made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")

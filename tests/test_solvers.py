@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from labelchef.constructors import Construction, NewtonConstructor
-from labelchef.core import curvature
-from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.core.solvers import Companion, minimise, solve_spd
-from labelchef.domain.errors import ConvergenceWarning
-from labelchef.domain.records import LabelChange
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.base.errors import ConvergenceWarning
+from labelchef.base.records import LabelChange
+from labelchef.chef.constructors import Construction, NewtonConstructor
+from labelchef.model import curvature
+from labelchef.model.curvature import CurvatureKeeper, freeze
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
+from labelchef.model.solvers import Companion, minimise, solve_spd
 from tests.oracles import Problem, make_problem
 
 
@@ -288,7 +288,7 @@ def test_drifted_rows_are_accounted_for_exactly(rng: np.random.Generator, C: int
 
 
 def test_only_the_newest_drifted_rows_are_kept(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelchef.core.curvature.DRIFT_ROWS", 4)
+    monkeypatch.setattr("labelchef.model.curvature.DRIFT_ROWS", 4)
     problem = make_problem(rng, n=50, C=2)
     table, objective = LabelTable(problem.Y, 0.8), problem.objective()
     keeper, logits = fit(problem).keeper, objective.at(np.zeros(problem.shape)).logits

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.campaign.rebuild import Verdict
-from labelchef.campaign.source_effect import effect_of
-from labelchef.domain.campaigns import Task
-from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.domain.records import Heard
-from labelchef.services.campaigns import campaigns, trained
-from labelchef.services.campaigns.access import find
-from labelchef.services.export import proof
-from labelchef.services.export.take_home import dataset, export_dataset
-from labelchef.services.export.verifying import verify_ledger
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.sources import source_effects, sources
-from labelchef.services.sources.campaign_rules import kept_rules
-from labelchef.services.sources.source_effects import EffectState, Progress, Proposal, apply, begin, cancel, look
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.sources.rules import rule_of, rule_values
-from labelchef.sources.spans import utf16, words_in
+from labelchef.base.campaigns import Task
+from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.base.records import Heard
+from labelchef.believe.rules import rule_of, rule_values
+from labelchef.believe.spans import utf16, words_in
+from labelchef.loop.rebuild import Verdict
+from labelchef.loop.source_effect import effect_of
+from labelchef.server.campaigns import campaigns, trained
+from labelchef.server.campaigns.access import find
+from labelchef.server.export import proof
+from labelchef.server.export.take_home import dataset, export_dataset
+from labelchef.server.export.verifying import verify_ledger
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.sources import source_effects, sources
+from labelchef.server.sources.campaign_rules import kept_rules
+from labelchef.server.sources.source_effects import EffectState, Progress, Proposal, apply, begin, cancel, look
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.rule_campaigns import RULES, label_batch, make
 
 FIXED: dict[str, Any] = {"sources": "naive_bayes", "gamma": 0.5, "l2": 0.001}
@@ -221,10 +221,10 @@ def test_words_are_found_where_folding_changes_the_length() -> None:
 def test_several_text_columns_are_told_apart(tmp_path: Path) -> None:
     import pandas as pd
 
-    from labelchef.domain.campaigns import SplitName
-    from labelchef.services.sources.campaign_rules import Kept, _cells, arrays_to_keep
-    from labelchef.sources.rules import rule_of
-    from labelchef.store.rows import ItemRow
+    from labelchef.base.campaigns import SplitName
+    from labelchef.believe.rules import rule_of
+    from labelchef.server.sources.campaign_rules import Kept, _cells, arrays_to_keep
+    from labelchef.server.store.rows import ItemRow
 
     rule = rule_of({"name": "r", "kind": "keyword", "column": "body", "label": "x", "words": ["win"]})
     frame = pd.DataFrame({"id": ["a", "b"], "title": ["win", None], "body": ["I win", "win win"]})

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.sources import SourceVotes
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import (
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe import SourceVotes
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.models import (
     MODELS,
     Belief,
     DawidSkene,
@@ -358,7 +358,7 @@ def test_threads_do_not_matter(rng: np.random.Generator, monkeypatch: pytest.Mon
     evidence = evidence_of(votes, C, y=y, n_clean=100, log_p=a_classifier(rng, y, C))
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr("labelchef.sources.evidence.thread_count", lambda count=threads: count)
+        monkeypatch.setattr("labelchef.believe.evidence.thread_count", lambda count=threads: count)
         found.append(make_source_model(name).believe(evidence).Q)
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

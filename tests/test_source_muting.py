@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
-from labelchef.campaign.session import Session
-from labelchef.campaign.source_report import muting
-from labelchef.domain.records import LabelChange
-from labelchef.sources import SourceVotes
+from labelchef.base.records import LabelChange
+from labelchef.believe import SourceVotes
+from labelchef.loop.session import Session
+from labelchef.loop.source_report import muting
 from tests.oracles import cleaner_of
 from tests.test_source_models import cast, confusion
 

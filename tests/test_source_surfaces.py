@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.source_report import SHOWN, source_report
-from labelchef.campaign.start import new_session
-from labelchef.domain.errors import ConflictError
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns import campaigns
-from labelchef.services.campaigns.progress import progress
-from labelchef.services.export import exchange
-from labelchef.services.sources import sources
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import ConflictError
+from labelchef.base.settings import Settings
+from labelchef.loop.source_report import SHOWN, source_report
+from labelchef.loop.start import new_session
+from labelchef.server.campaigns import campaigns
+from labelchef.server.campaigns.progress import progress
+from labelchef.server.export import exchange
+from labelchef.server.sources import sources
+from labelchef.server.workspace import open_workspace
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of
 from tests.test_campaign_cli import labelchef

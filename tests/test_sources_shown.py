@@ -3,10 +3,10 @@
 import numpy as np
 
 from labelchef import LabelCleaner
-from labelchef.campaign.session import Session
-from labelchef.sources import SourceVotes
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import Joint, NaiveBayes
+from labelchef.believe import SourceVotes
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.models import Joint, NaiveBayes
+from labelchef.loop.session import Session
 
 
 def evidence(rng: np.random.Generator, unshown: int) -> Evidence:

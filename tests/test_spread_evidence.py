@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.core.contrasts import contrast
-from labelchef.core.labels import LabelTable
-from labelchef.core.softmax import log_probabilities
-from labelchef.engines.cluster import ClusterEngine
-from labelchef.engines.cluster.holder import ChangeLabels, CopyLabels, SetLabels
-from labelchef.engines.memory import MemoryEngine
-from labelchef.sources import SourceVotes, spread
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import MODELS, Belief, DawidSkene, Joint, SourceModel, make_source_model
-from labelchef.sources.spread import SpreadEvidence, send_votes
+from labelchef.believe import SourceVotes, spread
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.models import MODELS, Belief, DawidSkene, Joint, SourceModel, make_source_model
+from labelchef.believe.spread import SpreadEvidence, send_votes
+from labelchef.model.contrasts import contrast
+from labelchef.model.engines.cluster import ClusterEngine
+from labelchef.model.engines.cluster.holder import ChangeLabels, CopyLabels, SetLabels
+from labelchef.model.engines.memory import MemoryEngine
+from labelchef.model.labels import LabelTable
+from labelchef.model.softmax import log_probabilities
 from tests.cluster_support import FAST, HereWorkers
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from labelchef.aggregation import MajorityVote, votes_needed
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.records import Batch, Votes
-from labelchef.services.campaigns.campaigns import status
-from labelchef.services.intake.importing import import_votes
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import Waiting
+from labelchef.base.records import Batch, Votes
+from labelchef.believe.aggregation import MajorityVote, votes_needed
+from labelchef.server.campaigns.campaigns import status
+from labelchef.server.intake.importing import import_votes
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.store_support import make, tasks
 
 

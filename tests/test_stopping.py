@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.campaign.dense_fits import DenseRows
-from labelchef.campaign.start import new_session
-from labelchef.domain import stopping_work
-from labelchef.domain.settings import Settings
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.engines.host import HostEngine
-from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.threads import priority
-from labelchef.services.running import give_way
-from labelchef.sources import evidence
+from labelchef.base import stopping_work
+from labelchef.base.settings import Settings
+from labelchef.base.stopping_work import StoppedWorkError, stoppable
+from labelchef.believe import evidence
+from labelchef.loop.start import new_session
+from labelchef.model.dense_fits import DenseRows
+from labelchef.model.engines.host import HostEngine
+from labelchef.model.engines.memory import MemoryEngine
+from labelchef.model.engines.threads import priority
+from labelchef.server.running import give_way
 from tests.store_support import small_data
 
 

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import MissingExtraError, StoreError
-from labelchef.services.campaigns import guidelines
-from labelchef.services.campaigns.campaigns import list_campaigns, status
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.labelling import discussions
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import database as module
-from labelchef.store.arrays import read_array, write_array
-from labelchef.store.database import AdvisoryLock, open_database
-from labelchef.store.schema import prepare
-from labelchef.store.tables import LEDGER_TABLES
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import MissingExtraError, StoreError
+from labelchef.server.campaigns import guidelines
+from labelchef.server.campaigns.campaigns import list_campaigns, status
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.labelling import discussions
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.store import database as module
+from labelchef.server.store.arrays import read_array, write_array
+from labelchef.server.store.database import AdvisoryLock, open_database
+from labelchef.server.store.schema import prepare
+from labelchef.server.store.tables import LEDGER_TABLES
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, gold_data, label_all, make, tasks
 
 SCHEMA = Path(__file__).parent / "schemas" / "0312_imported.sql"
@@ -312,7 +312,7 @@ def test_arrays_are_whole_and_checked(tmp_path: Path) -> None:
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['sqlalchemy'] = None; sys.modules['pg8000'] = None\n"
-        "import labelchef, labelchef.cli.main, labelchef.services.clean\n"
+        "import labelchef, labelchef.cli.main, labelchef.server.clean\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     import importlib.util

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from labelchef.domain.campaigns import Role
-from labelchef.domain.errors import ForbiddenError, ThrottledError
-from labelchef.services.campaigns.campaigns import summary
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import Role
+from labelchef.base.errors import ForbiddenError, ThrottledError
+from labelchef.server.campaigns.campaigns import summary
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.workspace import Workspace
 from tests.store_support import make, tasks, waits
 
 PASSWORD = "a long enough password"

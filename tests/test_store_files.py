@@ -14,26 +14,26 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import StoreError
-from labelchef.domain.files import whole_file
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign, resume, status, summary
-from labelchef.services.campaigns.trained import lease_name, replay, step
-from labelchef.services.intake import folders
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import Worker, advance
-from labelchef.services.workspace import Workspace, clear_leftovers, open_workspace
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import StoreError
+from labelchef.base.files import whole_file
+from labelchef.base.settings import Settings
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign, resume, status, summary
+from labelchef.server.campaigns.trained import lease_name, replay, step
+from labelchef.server.intake import folders
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import Worker, advance
+from labelchef.server.workspace import Workspace, clear_leftovers, open_workspace
 from tests.store_support import make, small_data, tasks, wait_until
 
 ROOT = Path(__file__).parent.parent
 VOTER = """
 import sys
 from pathlib import Path
-from labelchef.domain.errors import StoreError
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import StoreError
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.workspace import open_workspace
 with open_workspace(Path(sys.argv[1])) as ws:
     print("ready", flush=True)
     for line in sys.stdin:
@@ -254,10 +254,10 @@ def test_an_older_home_is_closed_to_others_and_it_is_said_once(
 MAKER = """
 import os, signal, sys
 from pathlib import Path
-from labelchef.domain.settings import Settings
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.workspace import open_workspace
-from labelchef.store import arrays
+from labelchef.base.settings import Settings
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.workspace import open_workspace
+from labelchef.server.store import arrays
 from tests.store_support import small_data
 save = arrays.np.save
 def wait(stream, *given, **more):

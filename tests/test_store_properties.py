@@ -10,16 +10,16 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.errors import ConflictError
-from labelchef.services.campaigns.campaigns import status
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.items.decisions import resolve
-from labelchef.services.labelling.tasks import next_tasks, skip
-from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import vote_table
+from labelchef.base.campaigns import Waiting
+from labelchef.base.errors import ConflictError
+from labelchef.server.campaigns.campaigns import status
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.items.decisions import resolve
+from labelchef.server.labelling.tasks import next_tasks, skip
+from labelchef.server.labelling.votes import cast_vote, undo_vote
+from labelchef.server.store import vote_table
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.profiles import examples
 from tests.store_support import make, small_data
 

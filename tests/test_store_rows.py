@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState, NewItem, Role, SplitName
-from labelchef.domain.errors import StoreError
-from labelchef.domain.settings import Settings
-from labelchef.services.workspace import Workspace
-from labelchef.store import account_table, campaign_table, decision_table, round_table, rows, tables, vote_table
+from labelchef.base.campaigns import CampaignState, NewItem, Role, SplitName
+from labelchef.base.errors import StoreError
+from labelchef.base.settings import Settings
+from labelchef.server.store import account_table, campaign_table, decision_table, round_table, rows, tables, vote_table
+from labelchef.server.workspace import Workspace
 from tests.store_support import label_all, make, tasks
 
 MIRRORS = {

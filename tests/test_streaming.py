@@ -10,24 +10,24 @@ import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.campaign.data import find_files, read_files
-from labelchef.campaign.start import new_session
-from labelchef.constructors import make_constructor
-from labelchef.core.contrasts import contrast
-from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.leave_one_out import leave_one_out_logits
-from labelchef.core.objective import Objective
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.engines import MemoryEngine, RowLabels, choice, kernels
-from labelchef.engines.streaming import StreamingEngine
-from labelchef.features import ArrayFeatures, Features, open_features
-from labelchef.services import clean as service
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.campaigns import create_campaign
-from labelchef.services.campaigns.trained import data_of
-from labelchef.services.workspace import open_workspace
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings
+from labelchef.base.stopping_work import StoppedWorkError, stoppable
+from labelchef.chef.constructors import make_constructor
+from labelchef.data.campaign_data import find_files, read_files
+from labelchef.loop.start import new_session
+from labelchef.model.contrasts import contrast
+from labelchef.model.curvature import CurvatureKeeper, freeze
+from labelchef.model.engines import MemoryEngine, RowLabels, choice, kernels
+from labelchef.model.engines.streaming import StreamingEngine
+from labelchef.model.features import ArrayFeatures, Features, open_features
+from labelchef.model.leave_one_out import leave_one_out_logits
+from labelchef.model.objective import Objective
+from labelchef.server import clean as service
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.campaigns import create_campaign
+from labelchef.server.campaigns.trained import data_of
+from labelchef.server.workspace import open_workspace
 from tests.oracles import cleaner_of
 
 

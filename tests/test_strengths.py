@@ -12,18 +12,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from labelchef import LabelCleaner
-from labelchef.campaign import learning
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.training_rows import draw_judges
-from labelchef.campaign.tuning import GAMMAS, folds_of, tempered_loss, tune
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services.campaigns.campaigns import create_campaign, settings
-from labelchef.services.campaigns.trained import ledger_of, replay
-from labelchef.services.clean import Answers, clean
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace
-from labelchef.store.campaign_table import find_campaign
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import OPTIONS, Settings
+from labelchef.believe import learning
+from labelchef.believe.tuning import GAMMAS, folds_of, tempered_loss, tune
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.training_rows import draw_judges
+from labelchef.server.campaigns.campaigns import create_campaign, settings
+from labelchef.server.campaigns.trained import ledger_of, replay
+from labelchef.server.clean import Answers, clean
+from labelchef.server.store.campaign_table import find_campaign
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace
 from tests.oracles import STEERED
 from tests.store_support import CLASSES, small_data
 
@@ -173,7 +173,7 @@ def test_a_folder_goes_on_with_what_it_began_with(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("chosen again")
 
-    monkeypatch.setattr("labelchef.campaign.start.tune", never)
+    monkeypatch.setattr("labelchef.loop.start.tune", never)
     later = clean(given, answers, replace(settings, budget=40), tmp_path / "out", report=False, resume=True)
     assert later.settings == replace(first.settings, budget=40)
     assert int(later.history["spent"].iloc[-1]) == 40

@@ -11,21 +11,21 @@ import pytest
 from PIL import Image
 
 from labelchef import Known
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.dataset import Decided, Part, dataset_frame
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.learning import Doubt
-from labelchef.model import load_model
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.trained import data_of
-from labelchef.services.export import exchange, take_home
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.sources import SourceVotes
+from labelchef.base.campaigns import Waiting
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.learning import Doubt
+from labelchef.believe import SourceVotes
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.data.dataset import Decided, Part, dataset_frame
+from labelchef.data.encoded import load_model
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.trained import data_of
+from labelchef.server.export import exchange, take_home
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.worker import advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, truth_of
 
 

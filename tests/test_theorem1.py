@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from labelchef.baselines.influence import softmax_hessian_norms, theorem1_bounds
-from labelchef.core.influence import influence_matrix
+from labelchef.chef.baselines.influence import softmax_hessian_norms, theorem1_bounds
+from labelchef.model.influence import influence_matrix
 from tests.oracles import power_norm
 
 

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 import labelchef
 from labelchef import LabelCleaner
+from labelchef.base.campaigns import Role, Waiting
 from labelchef.cli.main import app as command_line
-from labelchef.domain.campaigns import Role, Waiting
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.worker import advance
+from labelchef.server.workspace import open_workspace
 from tests.store_support import make, tasks, truth_of
 from tests.test_golden import problem
 

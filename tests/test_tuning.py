@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from labelchef.campaign import tuning
-from labelchef.campaign.tuning import RELATIVE_L2, tempered_loss, tune
-from labelchef.domain.arrays import Ints
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.arrays import Ints
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe import tuning
+from labelchef.believe.tuning import RELATIVE_L2, tempered_loss, tune
 from tests.oracles import Array, Problem
 
 

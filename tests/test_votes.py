@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelchef.aggregation import MajorityVote
-from labelchef.annotators import (
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import Batch, Votes
+from labelchef.believe.aggregation import MajorityVote
+from labelchef.loop.annotators import (
     CallableAnnotator,
     GroundTruth,
     Panel,
@@ -15,8 +17,6 @@ from labelchef.annotators import (
     Suggestion,
     make_strategy,
 )
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, Votes
 
 
 def batch_of(indices: list[int], suggested: list[int]) -> Batch:

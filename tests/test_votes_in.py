@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelchef import LabelCleaner
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.inputs import ClassNames
-from labelchef.campaign.votes import CastVotes, read_votes
-from labelchef.domain.errors import InvalidInputError, MissingClassWarning, SilentSourceWarning
-from labelchef.sources import SourceVotes
+from labelchef.base.errors import InvalidInputError, MissingClassWarning, SilentSourceWarning
+from labelchef.base.inputs import ClassNames
+from labelchef.believe import SourceVotes
+from labelchef.believe.vote_forms import CastVotes, read_votes
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
 
 NAMES = ["ham", "spam", "eggs"]
 CLASSES = ClassNames(NAMES)

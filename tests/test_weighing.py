@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelchef.campaign import learning
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.start import new_session
-from labelchef.domain.intake import Progress, no_progress
-from labelchef.domain.learning import Choice
-from labelchef.domain.settings import Settings
-from labelchef.encoders.fitted import Encoded, FittedEncoder, scale_of
-from labelchef.encoders.protocol import Block, Content, State
-from labelchef.intake.weighing import combinations, loss_of, weigh
+from labelchef.base.intake import Progress, no_progress
+from labelchef.base.learning import Choice
+from labelchef.base.settings import Settings
+from labelchef.believe import learning
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.encoders.fitted import Encoded, FittedEncoder, scale_of
+from labelchef.data.encoders.protocol import Block, Content, State
+from labelchef.data.intake.weighing import combinations, loss_of, weigh
+from labelchef.loop.start import new_session
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def test_what_the_user_fixed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append((choice.model, choice.gamma, choice.strength))
         return choice
 
-    monkeypatch.setattr("labelchef.intake.weighing.choose", choose)
+    monkeypatch.setattr("labelchef.data.intake.weighing.choose", choose)
     weigh(encoded, data, Settings(gamma=0.1, l2=0.01))
     assert {(gamma, strength) for _, gamma, strength in made} == {(0.1, 0.01 * 380)}
     made.clear()

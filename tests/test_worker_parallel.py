@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_info
 
-from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.engines.cluster.workers import ClusterError
-from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.threads import one_blas_thread
-from labelchef.services.campaigns.campaigns import create_campaign, pause, resume, status, stop, summary
-from labelchef.services.campaigns.trained import replay
-from labelchef.services.worker import Worker, advance
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.base.campaigns import CampaignState
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import Settings
+from labelchef.model.engines.cluster.workers import ClusterError
+from labelchef.model.engines.memory import MemoryEngine
+from labelchef.model.engines.threads import one_blas_thread
+from labelchef.server.campaigns.campaigns import create_campaign, pause, resume, status, stop, summary
+from labelchef.server.campaigns.trained import replay
+from labelchef.server.worker import Worker, advance
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import label_all, make, small_data, wait_until
 
 SLOW = 70

@@ -17,11 +17,11 @@ from mkdocs.structure.pages import Page
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
+from labelchef.base.settings import OPTIONS, Settings
 from labelchef.cli.main import app
-from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services.workspace import Workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 
 _MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
 _SIGN = re.compile(r"`[^`]*`|([|*_<\[])")

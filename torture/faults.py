@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 from benchmarks.serving import SLUG, free_port
 
-from labelchef.services.leases import LEASE_SECONDS
+from labelchef.server.leases import LEASE_SECONDS
 from torture.injection import FREQUENT, POINTS, Injection
 from torture.ledger import Operation
 from torture.people import BASE, CLASSES, IMPORT_LINES, import_table, until

@@ -25,8 +25,8 @@ from typing import IO, Any
 import numpy as np
 from sqlalchemy import Connection
 
-from labelchef.ledger.sql import SqlLedger
-from labelchef.store import arrays
+from labelchef.server.ledger.sql import SqlLedger
+from labelchef.server.store import arrays
 
 STEPS = ("count", "close", "open")
 POINTS = (*(f"{name} {side}" for name in ("commit", "fsync", "rename", *STEPS) for side in ("before", "after")), "half")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from benchmarks.serving import SLUG, make_team
 
+from labelchef.base.campaigns import Waiting
 from labelchef.cli.main import run as run_command
-from labelchef.domain.campaigns import Waiting
-from labelchef.services import worker
-from labelchef.services.campaigns import charts, trained
-from labelchef.services.items import decisions
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.server import worker
+from labelchef.server.campaigns import charts, trained
+from labelchef.server.items import decisions
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.workspace import Workspace, open_workspace
 
 PEOPLE, ITEMS, TRUSTED, BATCH = 5, 800, 200, 3
 TEAM_FILE = "team.json"
@@ -53,7 +53,7 @@ def replay(home: str, database: str, out: str) -> None:
 
 def warm_up(folder: Path) -> None:
     """Import what a server imports, and compile what rounds, a restart and a replay need, before anything is forked."""
-    importlib.import_module("labelchef.web.app")
+    importlib.import_module("labelchef.server.web.app")
     home = folder / "warm-up"
     prepare(str(home))
     for _ in range(2):

@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from labelchef import EngineSettings, LabelCleaner
-from labelchef.campaign import learner
-from labelchef.engines.cluster import ClusterError
-from labelchef.engines.cluster.dask_workers import local_cluster
+from labelchef.believe import learner
+from labelchef.model.engines.cluster import ClusterError
+from labelchef.model.engines.cluster.dask_workers import local_cluster
 
 SELECTORS = ("expected_infl", "margin", "infl")
 ROWS, COLUMNS, TRUSTED, ROUNDS = 3000, 16, 60, 3

@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 
 from experiments.encoders import Problem, ours, problem, theirs
 from experiments.reporting import RESULTS
-from labelchef.sources.rules import RuleSetFacts, apply_rules, facts_of, read_rules
+from labelchef.believe.rules import RuleSetFacts, apply_rules, facts_of, read_rules
 
 CLASSES = {
     "youtube_wrench": ("ham", "spam"),

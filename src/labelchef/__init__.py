@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from labelchef.domain.errors import (
+from labelchef.base.errors import (
     ConvergenceWarning,
     InvalidInputError,
     JudgeWarning,
@@ -10,16 +10,16 @@ from labelchef.domain.errors import (
     MissingClassWarning,
     MissingExtraError,
 )
-from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
-from labelchef.domain.validation import Gain
-from labelchef.domain.version import __version__ as __version__
+from labelchef.base.records import Batch, RoundRecord, StopReason, Votes
+from labelchef.base.validation import Gain
+from labelchef.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from labelchef.campaign.data import Known
-    from labelchef.classifier import LinearClassifier
-    from labelchef.cleaner import CleaningResult, EngineSettings, LabelCleaner, SourceSettings
-    from labelchef.model import EncodedClassifier, load_model
-    from labelchef.sources.functions import labelling_function
+    from labelchef.believe.functions import labelling_function
+    from labelchef.data.campaign_data import Known
+    from labelchef.data.encoded import EncodedClassifier, load_model
+    from labelchef.loop.cleaner import CleaningResult, EngineSettings, LabelCleaner, SourceSettings
+    from labelchef.model.classifier import LinearClassifier
 
 __all__ = [
     "Batch",
@@ -53,19 +53,19 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import the heavy half on first use, so that `import labelchef` and `labelchef --help` stay quick."""
     if name in {"LabelCleaner", "CleaningResult", "EngineSettings", "Known", "SourceSettings"}:
-        from labelchef import cleaner
+        from labelchef.loop import cleaner
 
         return getattr(cleaner, name)
     if name == "LinearClassifier":
-        from labelchef.classifier import LinearClassifier
+        from labelchef.model.classifier import LinearClassifier
 
         return LinearClassifier
     if name in {"EncodedClassifier", "load_model"}:
-        from labelchef import model
+        from labelchef.data import encoded as model
 
         return getattr(model, name)
     if name == "labelling_function":
-        from labelchef.sources import functions
+        from labelchef.believe import functions
 
         return functions.labelling_function
     raise AttributeError(f"module 'labelchef' has no attribute {name!r}")

@@ -15,25 +15,25 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from labelchef.domain.campaigns import CampaignState, Role, Shelf
-from labelchef.domain.intake import Intake, IntakeState
-from labelchef.domain.jobs import JobKind
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, care
-from labelchef.services.campaigns.access import row_of
-from labelchef.services.intake import rules, steps
-from labelchef.services.items import decisions
-from labelchef.services.jobs import jobs
-from labelchef.services.labelling import discussions, tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.sources import source_effects
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import account_table
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
-from labelchef.web.policies import CSRF_HEADER, csrf_token
-from labelchef.web.rendering import static_digest
+from labelchef.base.campaigns import CampaignState, Role, Shelf
+from labelchef.base.intake import Intake, IntakeState
+from labelchef.base.jobs import JobKind
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, care
+from labelchef.server.campaigns.access import row_of
+from labelchef.server.intake import rules, steps
+from labelchef.server.items import decisions
+from labelchef.server.jobs import jobs
+from labelchef.server.labelling import discussions, tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.sources import source_effects
+from labelchef.server.store import account_table
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.web.policies import CSRF_HEADER, csrf_token
+from labelchef.server.web.rendering import static_digest
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.web.conftest import PASSWORD, small_data
 from tests.web.raw_files import image_files, stored, tweet_files
 from tests.web.test_api import label_items, upload_files

@@ -1,7 +1,7 @@
 """The codes of errors, from the source: which can be raised by code that the web app can reach.
 
-A module is in reach if `labelchef.web.app` imports it, directly or through others, at the top or inside a function. A code is
-the constant that a call gets as `code`; calls that get something else there are listed apart.
+A module is in reach if `labelchef.server.web.app` imports it, directly or through others, at the top or inside a function. A code
+is the constant that a call gets as `code`; calls that get something else there are listed apart.
 """
 
 import ast
@@ -15,7 +15,7 @@ Place = str
 """A module and the function in it."""
 
 
-def modules_in_reach(start: str = "labelchef.web.app") -> dict[str, ast.Module]:
+def modules_in_reach(start: str = "labelchef.server.web.app") -> dict[str, ast.Module]:
     """Name → tree of the modules that the app can reach."""
     found: dict[str, ast.Module] = {}
     todo = [start]

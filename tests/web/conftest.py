@@ -20,15 +20,15 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import CampaignSummary, Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import configured, create_app
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import CampaignSummary, Role
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.people import accounts
+from labelchef.server.web.app import configured, create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import campaign_data
 
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]

@@ -18,15 +18,15 @@ from urllib.parse import parse_qs, urlsplit
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from labelchef.domain.campaigns import Role
-from labelchef.domain.intake import IntakeState
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.intake import steps
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.intake import IntakeState
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.intake import steps
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.web.conftest import ARGUMENTS, PASSWORD, chromium, live
 from tests.web.raw_files import stored
 

@@ -16,15 +16,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary, Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.trained import data_of
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import CampaignSummary, Role
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.trained import data_of
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
 Sign = Callable[[str], Person]
@@ -605,8 +605,8 @@ def test_static_files_are_kept_by_their_digest(as_person: Sign, client: TestClie
 
 
 def test_a_body_that_is_too_large_is_refused(ws: Workspace, people: Any) -> None:
-    from labelchef.web.app import create_app
-    from labelchef.web.options import ServeOptions
+    from labelchef.server.web.app import create_app
+    from labelchef.server.web.options import ServeOptions
 
     app = create_app(ws, ServeOptions(team=True, max_upload_mb=1), work=False)
     with TestClient(app) as client:
@@ -645,8 +645,8 @@ def test_texts_that_no_database_holds_are_refused_or_kept(
 
 
 def test_a_body_in_pieces_is_counted_too(ws: Workspace, people: Any) -> None:
-    from labelchef.web.app import create_app
-    from labelchef.web.options import ServeOptions
+    from labelchef.server.web.app import create_app
+    from labelchef.server.web.options import ServeOptions
 
     app = create_app(ws, ServeOptions(team=True, max_upload_mb=1), work=False)
     with TestClient(app) as client:
@@ -722,6 +722,6 @@ def test_an_upload_to_a_full_disk_is_told(
         def refuse(*_: Any, number: int = number) -> None:
             raise OSError(number, "no")
 
-        monkeypatch.setattr("labelchef.web.uploads.shutil.copyfileobj", refuse)
+        monkeypatch.setattr("labelchef.server.web.uploads.shutil.copyfileobj", refuse)
         answer = lead.client.post(f"{base(campaign)}/import-votes", files={"file": ("votes.csv", b"item,label\n")})
         assert (answer.status_code, answer.json()["code"]) == (503, code)

@@ -21,20 +21,20 @@ import pytest
 from PIL import Image, PngImagePlugin
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.campaigns.access import row_of
-from labelchef.services.export import take_home
-from labelchef.services.intake import steps
-from labelchef.services.items import decisions
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.campaigns.access import row_of
+from labelchef.server.export import take_home
+from labelchef.server.intake import steps
+from labelchef.server.items import decisions
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.web.conftest import PASSWORD, live
 from tests.web.test_browser import WIDE
 

@@ -13,16 +13,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, guidelines
-from labelchef.services.export import exchange
-from labelchef.services.intake import steps
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, guidelines
+from labelchef.server.export import exchange
+from labelchef.server.intake import steps
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.source_support import sourced_data
 from tests.web.conftest import PASSWORD, live
 from tests.web.raw_files import tweet_files

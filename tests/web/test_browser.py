@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.items import decisions
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.items import decisions
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
 from tests.web.conftest import NASTY, PASSWORD, PATIENCE, live, make_campaign

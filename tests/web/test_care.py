@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from labelchef.base.campaigns import CampaignSummary, Role, Shelf
+from labelchef.base.jobs import JobKind
 from labelchef.cli.workspace import _show_status
-from labelchef.domain.campaigns import CampaignSummary, Role, Shelf
-from labelchef.domain.jobs import JobKind
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, care, progress
-from labelchef.services.export import exchange
-from labelchef.services.items import decisions
-from labelchef.services.jobs import jobs
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, care, progress
+from labelchef.server.export import exchange
+from labelchef.server.items import decisions
+from labelchef.server.jobs import jobs
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person, live, make_campaign
 from tests.web.test_api import label_items
 from tests.web.test_browser import Open, enter, opened  # noqa: F401 (a fixture)

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from labelchef.domain.settings import Settings
-from labelchef.services import sharing, worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.intake import folders
-from labelchef.services.labelling import tasks
-from labelchef.services.people import accounts
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
-from labelchef.web.problems import STORE
+from labelchef.base.settings import Settings
+from labelchef.server import sharing, worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.intake import folders
+from labelchef.server.labelling import tasks
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.web.problems import STORE
 from tests.web.calls import RULE, World, world_in
 from tests.web.codes import modules_in_reach, raised
 from tests.web.conftest import PASSWORD, small_data
@@ -412,27 +412,27 @@ ELSEWHERE: dict[str, set[str]] = {
 }  # fmt: skip
 """Why → codes that the source raises and no answer holds."""
 COMPUTED: dict[str, str] = {
-    "labelchef.campaign.data:_split": "val, test",
-    "labelchef.campaign.data:known_labels": "labels; `test` for test labels",
-    "labelchef.campaign.inputs:as_mask": "only Python",
-    "labelchef.classifier:LinearClassifier._checked": "only Python",
-    "labelchef.classifier:_numbers": "only Python",
-    "labelchef.domain.errors:ThrottledError.__init__": "throttled",
-    "labelchef.domain.errors:TooLargeError.__init__": "those that are given",
-    "labelchef.domain.numbers:check_number": "stop, target; others only Python",
-    "labelchef.domain.numbers:check_whole": "stop; others only Python",
-    "labelchef.engines.cluster.workers:ClusterError.__init__": "cluster, cluster_versions; the worker trains",
-    "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
-    "labelchef.intake.assembling:refuse_errors": "the codes of findings; in the background",
-    "labelchef.io.tables:_read_vote_table": "votes",
-    "labelchef.services.shared:writing_to": "out, disk_full",
-    "labelchef.sources.rules:Regex.__post_init__": "rule_pattern, rule_time",
-    "labelchef.sources.rules:RuleBoard.matches": "rule_pattern, rule_time",
-    "labelchef.sources.rules:read_rules": "rule, rules, rule_pattern",
-    "labelchef.store.arrays:write_array": "disk_full, folder",
-    "labelchef.store.database:_sentence": "the codes of the store",
-    "labelchef.web.problems:WebError.__init__": "those that are given",
-    "labelchef.web.problems:problem": "those that are given",
+    "labelchef.data.campaign_data:_split": "val, test",
+    "labelchef.data.campaign_data:known_labels": "labels; `test` for test labels",
+    "labelchef.base.inputs:as_mask": "only Python",
+    "labelchef.model.classifier:LinearClassifier._checked": "only Python",
+    "labelchef.model.classifier:_numbers": "only Python",
+    "labelchef.base.errors:ThrottledError.__init__": "throttled",
+    "labelchef.base.errors:TooLargeError.__init__": "those that are given",
+    "labelchef.base.numbers:check_number": "stop, target; others only Python",
+    "labelchef.base.numbers:check_whole": "stop; others only Python",
+    "labelchef.model.engines.cluster.workers:ClusterError.__init__": "cluster, cluster_versions; the worker trains",
+    "labelchef.base.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
+    "labelchef.data.intake.assembling:refuse_errors": "the codes of findings; in the background",
+    "labelchef.data.files.tables:_read_vote_table": "votes",
+    "labelchef.server.shared:writing_to": "out, disk_full",
+    "labelchef.believe.rules:Regex.__post_init__": "rule_pattern, rule_time",
+    "labelchef.believe.rules:RuleBoard.matches": "rule_pattern, rule_time",
+    "labelchef.believe.rules:read_rules": "rule, rules, rule_pattern",
+    "labelchef.server.store.arrays:write_array": "disk_full, folder",
+    "labelchef.server.store.database:_sentence": "the codes of the store",
+    "labelchef.server.web.problems:WebError.__init__": "those that are given",
+    "labelchef.server.web.problems:problem": "those that are given",
 }
 """Place whose code is not a constant → the codes it gives."""
 

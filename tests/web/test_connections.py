@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from benchmarks.serving import free_port
 
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
+from labelchef.server.people import accounts
+from labelchef.server.workspace import open_workspace
 from tests.store_support import wait_until
 from tests.test_deploy import DEPLOY, tool
 from tests.web.conftest import make_campaign

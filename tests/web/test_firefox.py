@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from labelchef.domain.campaigns import Role
-from labelchef.services.items import decisions
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.server.items import decisions
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import live, make_campaign
 from tests.web.test_browser import SHOWN, press, saved, sign_in
 

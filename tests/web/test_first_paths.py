@@ -24,10 +24,10 @@ import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner, load_model
-from labelchef.campaign.dataset import VOTE
-from labelchef.domain.errors import InvalidInputError
-from labelchef.services import predicting, worker
-from labelchef.services.workspace import Workspace
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.dataset import VOTE
+from labelchef.server import predicting, worker
+from labelchef.server.workspace import Workspace
 from tests.commands import commands
 from tests.first_files import CONTENTS, KNOWN, TRUSTED, World, likely_of, votes_of, world
 from tests.web.conftest import Person
@@ -200,7 +200,7 @@ def test_by_the_page(content: str, known: str, trusted: str, tmp_path: Path, ws:
 # Python
 
 
-@pytest.mark.filterwarnings("ignore::labelchef.domain.errors.LabelchefWarning")
+@pytest.mark.filterwarnings("ignore::labelchef.base.errors.LabelchefWarning")
 @pytest.mark.parametrize(("content", "known", "trusted"), chosen("python"))
 def test_by_python(content: str, known: str, trusted: str, tmp_path: Path) -> None:
     made = world(content, known, trusted, tmp_path)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.settings import Settings
-from labelchef.exchange.formats import FORMATS
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.workspace import Workspace
-from labelchef.web.api.exchange import installed_formats
+from labelchef.base.settings import Settings
+from labelchef.data.exchange.formats import FORMATS
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.web.api.exchange import installed_formats
+from labelchef.server.workspace import Workspace
 from tests.source_support import sourced_data
 from tests.web.conftest import Person
 

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from labelchef.campaign.source_report import NO_SOURCE
-from labelchef.services import worker
-from labelchef.services.workspace import Workspace
+from labelchef.loop.source_report import NO_SOURCE
+from labelchef.server import worker
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person
 from tests.web.test_intake import send, settled
 

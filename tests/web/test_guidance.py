@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.guidance import LONGEST_TEXT
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.workspace import Workspace
-from labelchef.web.markdown import rendered, summary
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.guidance import LONGEST_TEXT
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.web.markdown import rendered, summary
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person
 
 Sign = Callable[[str], Person]

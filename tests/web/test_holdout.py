@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.settings import OPTIONS, Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.workspace import Workspace
 from tests import store_support
 from tests.oracles import STEERED
 from tests.web.conftest import Person

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary, Role
-from labelchef.domain.errors import InvalidInputError
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.store.rows import storable
+from labelchef.base.campaigns import CampaignSummary, Role
+from labelchef.base.errors import InvalidInputError
+from labelchef.server.people import accounts
+from labelchef.server.store.rows import storable
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import PASSWORD, Person
 
 Sign = Callable[[str], Person]
@@ -138,7 +138,7 @@ def test_null_characters_are_refused_on_every_route(as_person: Sign, campaign: C
 
 def test_the_store_takes_no_null_character_from_anywhere(ws: Workspace, campaign: CampaignSummary) -> None:
     """Files and the command line reach the store without a form."""
-    from labelchef.store import campaign_table
+    from labelchef.server.store import campaign_table
 
     assert not storable("a\x00")
     with pytest.raises(InvalidInputError, match="null character"), ws.writing() as connection:
@@ -164,9 +164,9 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from fastapi.testclient import TestClient
-from labelchef.services.workspace import open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.workspace import open_workspace
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
 
 with open_workspace(Path(sys.argv[1])) as ws, TestClient(create_app(ws, ServeOptions(team=True), work=False)) as client:
     assert client.get("/api/health").status_code == 200
@@ -191,10 +191,10 @@ import io, os, resource, sys, time
 from pathlib import Path
 from fastapi.testclient import TestClient
 from PIL import Image
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.server.people import accounts
+from labelchef.server.workspace import open_workspace
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
 
 def picture(k):
     buffer = io.BytesIO()

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.encoders import sentences
-from labelchef.intake.joining import join
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.intake import folders, reading, steps
-from labelchef.services.workspace import Workspace
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.encoders import sentences
+from labelchef.data.intake.joining import join
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.intake import folders, reading, steps
+from labelchef.server.workspace import INTAKES, Workspace
 from tests.web.conftest import NASTY, Person
 from tests.web.raw_files import BAD, GOOD, image_files, tweet_files, tweets, zipped
 
@@ -74,7 +74,7 @@ def test_raw_files_become_a_campaign(ws: Workspace, lead: Person) -> None:
     assert campaigns.settings(ws, "tweets").batch_size == 3
     task = lead.post("/api/campaigns/tweets/next").json()["tasks"][0]
     assert task["content"]["text"] == truth[task["item"]][0]
-    assert not list((ws.home / folders.INTAKES / found["id"]).glob("files/*")), "what was uploaded is deleted"
+    assert not list((ws.home / INTAKES / found["id"]).glob("files/*")), "what was uploaded is deleted"
     again = lead.post(f"/api/intakes/{found['id']}/create", {"name": "Again"})
     assert (again.status_code, again.json()["code"]) == (409, "intake_state")
 
@@ -240,9 +240,9 @@ def test_files_are_deleted_when_told_and_when_old(ws: Workspace, lead: Person, m
     assert lead.client.delete(f"/api/intakes/{ids[0]}").status_code == 204
     assert lead.get(f"/api/intakes/{ids[0]}").status_code == 404
     long_ago = time.time() - folders.KEPT_SECONDS - 60
-    os.utime(ws.home / folders.INTAKES / ids[1] / "intake.json", (long_ago, long_ago))
+    os.utime(ws.home / INTAKES / ids[1] / "intake.json", (long_ago, long_ago))
     assert [one["id"] for one in lead.get("/api/intakes").json()["entries"]] == [ids[2]]
-    assert sorted(path.name for path in (ws.home / folders.INTAKES).iterdir()) == [ids[2]]
+    assert sorted(path.name for path in (ws.home / INTAKES).iterdir()) == [ids[2]]
     monkeypatch.setattr(folders, "MOST_INTAKES", 1)
     answer = send(lead, tweet_files(30, 10))
     assert (answer.status_code, answer.json()["code"]) == (409, "intakes")

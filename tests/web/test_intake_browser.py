@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import Progress
-from labelchef.services.intake import steps
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import Progress
+from labelchef.server.intake import steps
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import live
 from tests.web.raw_files import image_files, stored, tweet_files
 from tests.web.test_browser import PHONE, SHOWN, Open, enter, item, opened, press, saved

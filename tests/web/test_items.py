@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, numbers
-from labelchef.services.campaigns.access import find
-from labelchef.services.workspace import Workspace, folder_of
-from labelchef.web.images import image_response
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, numbers
+from labelchef.server.campaigns.access import find
+from labelchef.server.web.images import image_response
+from labelchef.server.workspace import Workspace, folder_of
 from tests.store_support import campaign_data
 from tests.web.conftest import NASTY, Person
 from tests.web.test_api import label_items

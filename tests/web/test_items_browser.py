@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Dialog, Page, expect
 
-from labelchef.services import worker
-from labelchef.services.items import decisions
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.server import worker
+from labelchef.server.items import decisions
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import live, make_campaign
 from tests.web.test_api import label_items
 from tests.web.test_browser import PHONE, Open, enter, opened  # noqa: F401 (a fixture)

@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Page, expect
 
-from labelchef.domain.campaigns import Role
-from labelchef.services.campaigns import campaigns
-from labelchef.services.items import decisions
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.store.tables import Assignment
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.server.campaigns import campaigns
+from labelchef.server.items import decisions
+from labelchef.server.people import accounts
+from labelchef.server.store.tables import Assignment
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import PASSWORD, live
 from tests.web.raw_files import stored, tweet_files
 from tests.web.test_browser import PHONE, SHOWN, WIDE, Open, opened, press, saved, sign_in

@@ -11,16 +11,16 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.items import decisions
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.settings import Settings
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.contents import Contents
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.items import decisions
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import live
 from tests.web.test_browser import PHONE, WIDE, Open, enter, opened, saved, sign_in
 

@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, charts
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.policies import Policy
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, charts
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.web.policies import Policy
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person, make_campaign
 from tests.web.test_policies import guards_of
 
@@ -164,9 +164,9 @@ def test_annotators_see_no_figure_made_of_votes_and_leads_see_all(as_person: Sig
 def test_the_audit_is_shown_to_annotators_in_steps() -> None:
     import numpy as np
 
-    from labelchef.campaign.audit import AuditTrail
-    from labelchef.domain.validation import AuditPoint, AuditReport
-    from labelchef.services.campaigns.progress import in_steps
+    from labelchef.base.validation import AuditPoint, AuditReport
+    from labelchef.judge.audit import AuditTrail
+    from labelchef.server.campaigns.progress import in_steps
 
     def report(items: int) -> AuditReport:
         trail = AuditTrail.start(2).extended(np.zeros(items, dtype=np.int64), np.arange(items) % 2)

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from labelchef.domain.errors import NotFoundError
-from labelchef.services.changes import Signal
-from labelchef.web.live import Hub
+from labelchef.base.errors import NotFoundError
+from labelchef.server.changes import Signal
+from labelchef.server.web.live import Hub
 
 
 class Versions(Signal):

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import APIResponse, Page, Request, Route, expect
 
-from labelchef.domain.campaigns import Role
-from labelchef.services.campaigns import campaigns
-from labelchef.services.labelling import discussions
-from labelchef.services.labelling.tasks import next_tasks
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.server.campaigns import campaigns
+from labelchef.server.labelling import discussions
+from labelchef.server.labelling.tasks import next_tasks
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import live, make_campaign
 from tests.web.test_browser import SHOWN, Open, opened, sign_in
 

@@ -16,19 +16,19 @@ import pytest
 from fastapi.testclient import TestClient
 
 import labelchef
-from labelchef.campaign import steps
-from labelchef.domain.campaigns import Role
-from labelchef.domain.errors import InvalidInputError, LabelchefWarning, StoreError
-from labelchef.domain.events import tell
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, care
-from labelchef.services.labelling import tasks
-from labelchef.services.logs import LogForm, configure
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.base.errors import InvalidInputError, LabelchefWarning, StoreError
+from labelchef.base.events import tell
+from labelchef.base.settings import Settings
+from labelchef.loop import steps
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, care
+from labelchef.server.labelling import tasks
+from labelchef.server.logs import LogForm, configure
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person, small_data
 
 ADDRESS = "203.0.113.77"

@@ -10,8 +10,8 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from labelchef.services.people import accounts
-from labelchef.web.policies import CSRF_HEADER, Policy
+from labelchef.server.people import accounts
+from labelchef.server.web.policies import CSRF_HEADER, Policy
 from tests.web.calls import CALLS, Headers, Route, Sent, World, world_in
 from tests.web.test_policies import guards_of
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from typer.testing import CliRunner
 
+from labelchef.base.campaigns import CampaignSummary, Role, RoundState
 from labelchef.cli.main import app as command
-from labelchef.domain.campaigns import CampaignSummary, Role, RoundState
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.labelling.votes import cast_vote
+from labelchef.server.people import accounts
+from labelchef.server.workspace import Workspace
 from tests.store_support import tasks, wait_until
 from tests.web.conftest import Person, make_campaign, small_data
 

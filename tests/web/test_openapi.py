@@ -17,12 +17,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from labelchef.domain.campaigns import Role
-from labelchef.services.intake import steps
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Role
+from labelchef.server.intake import steps
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.web.conftest import PASSWORD, make_campaign
 from tests.web.raw_files import tweet_files
 

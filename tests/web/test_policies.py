@@ -10,12 +10,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.intake import IntakeState
-from labelchef.services.intake import steps
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.policies import Guard, Policy
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.intake import IntakeState
+from labelchef.server.intake import steps
+from labelchef.server.people import accounts
+from labelchef.server.web.policies import Guard, Policy
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person, make_campaign
 from tests.web.raw_files import image_files
 

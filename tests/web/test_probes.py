@@ -22,12 +22,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.services import health, worker
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.server import health, worker
+from labelchef.server.people import accounts
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, label_all, make, wait_until
 from tests.test_store_files import small_disk
 from tests.web.conftest import PASSWORD, Person

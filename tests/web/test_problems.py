@@ -8,16 +8,16 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.errors import StoreError
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.campaigns.access import find
-from labelchef.services.campaigns.trained import lease_name
-from labelchef.services.labelling import tasks
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.problems import STORE
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.errors import StoreError
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.campaigns.access import find
+from labelchef.server.campaigns.trained import lease_name
+from labelchef.server.labelling import tasks
+from labelchef.server.people import accounts
+from labelchef.server.web.problems import STORE
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person
 
 Sign = Callable[[str], Person]

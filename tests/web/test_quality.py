@@ -12,14 +12,14 @@ from fastapi import FastAPI
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from labelchef.domain.campaigns import Waiting
-from labelchef.domain.settings import Settings
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.options import ServeOptions
+from labelchef.base.campaigns import Waiting
+from labelchef.base.settings import Settings
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.workspace import Workspace
 from tests.store_support import campaign_data
 from tests.web.conftest import PASSWORD, Person, live
 from tests.web.test_leaks import looks

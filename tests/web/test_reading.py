@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import Page, expect
 
-from labelchef.domain.campaigns import CampaignState
-from labelchef.services.campaigns import campaigns
-from labelchef.services.items import decisions
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import CampaignState
+from labelchef.server.campaigns import campaigns
+from labelchef.server.items import decisions
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import PASSWORD
 from tests.web.test_browser import SHOWN, Open, enter, laptop, opened, saved, sign_in, team
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from labelchef.baselines import BASELINES
-from labelchef.selectors import SELECTORS
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.workspace import Workspace
+from labelchef.chef.baselines import BASELINES
+from labelchef.chef.selectors import SELECTORS
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person, make_campaign
 from tests.web.test_api import upload_files
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from labelchef.base.errors import InvalidInputError, LabelchefError
 from labelchef.cli.main import app
-from labelchef.domain.errors import InvalidInputError, LabelchefError
-from labelchef.services.people import accounts
-from labelchef.services.workspace import open_workspace
-from labelchef.web.options import ServeOptions
-from labelchef.web.processes import bind
+from labelchef.server.people import accounts
+from labelchef.server.web.options import ServeOptions
+from labelchef.server.web.processes import bind
+from labelchef.server.workspace import open_workspace
 
 
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:

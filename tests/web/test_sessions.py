@@ -8,13 +8,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary, Role
-from labelchef.domain.errors import InvalidInputError
-from labelchef.services.people import accounts
-from labelchef.services.workspace import Workspace
-from labelchef.web.api import sessions
-from labelchef.web.app import create_app
-from labelchef.web.options import ServeOptions, check_binding
+from labelchef.base.campaigns import CampaignSummary, Role
+from labelchef.base.errors import InvalidInputError
+from labelchef.server.people import accounts
+from labelchef.server.web.api import sessions
+from labelchef.server.web.app import create_app
+from labelchef.server.web.options import ServeOptions, check_binding
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import PASSWORD, Person
 
 Sign = Callable[[str], Person]
@@ -65,7 +65,7 @@ def test_a_flood_of_wrong_passwords_locks_nobody_out(
     async def wait(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr("labelchef.web.api.sessions.asyncio.sleep", wait)
+    monkeypatch.setattr("labelchef.server.web.api.sessions.asyncio.sleep", wait)
     monkeypatch.setattr(accounts, "_verified", lambda password, _: password == PASSWORD)
 
     def at(address: str) -> TestClient:

@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.web.forms import ChangedSettings, NewSettings
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.settings import OPTIONS, Settings
+from labelchef.server.web.forms import ChangedSettings, NewSettings
 from tests.web.conftest import Person
 
 Sign = Callable[[str], Person]

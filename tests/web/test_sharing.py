@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.errors import ThrottledError
-from labelchef.services import sharing
-from labelchef.services.campaigns.progress import progress
-from labelchef.services.sharing import Shared, few_at_a_time
-from labelchef.services.workspace import Workspace
-from labelchef.store import vote_table
+from labelchef.base.campaigns import CampaignSummary
+from labelchef.base.errors import ThrottledError
+from labelchef.server import sharing
+from labelchef.server.campaigns.progress import progress
+from labelchef.server.sharing import Shared, few_at_a_time
+from labelchef.server.store import vote_table
+from labelchef.server.workspace import Workspace
 from tests.web.conftest import Person
 
 Sign = Callable[[str], Person]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.errors import ThrottledError
-from labelchef.domain.settings import Settings
-from labelchef.services import sharing, worker
-from labelchef.services.campaigns import campaigns
-from labelchef.services.people import accounts
-from labelchef.services.sharing import Turn
-from labelchef.services.sources import source_effects
-from labelchef.services.workspace import Workspace
+from labelchef.base.errors import ThrottledError
+from labelchef.base.settings import Settings
+from labelchef.server import sharing, worker
+from labelchef.server.campaigns import campaigns
+from labelchef.server.people import accounts
+from labelchef.server.sharing import Turn
+from labelchef.server.sources import source_effects
+from labelchef.server.workspace import Workspace
 from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
 from tests.store_support import label_all

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from labelchef.web import rendering
-from labelchef.web.rendering import environment, text
+from labelchef.server.web import rendering
+from labelchef.server.web.rendering import environment, text
 
 WEB = Path(rendering.__file__).parent
 NO_TEXTS = {"labelchef", "report.html", "ledger.jsonl", "rules.toml", "pts", "doctype", "html", "nbsp", "amp"}

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from labelchef.domain.campaigns import CampaignSummary, Role, WaitReason
-from labelchef.services import worker
-from labelchef.services.campaigns import campaigns, care
-from labelchef.services.items import decisions
-from labelchef.services.labelling import tasks, votes
-from labelchef.services.workspace import Workspace
+from labelchef.base.campaigns import CampaignSummary, Role, WaitReason
+from labelchef.server import worker
+from labelchef.server.campaigns import campaigns, care
+from labelchef.server.items import decisions
+from labelchef.server.labelling import tasks, votes
+from labelchef.server.workspace import Workspace
 from tests.store_support import gold_data, make
 from tests.web.conftest import Person, make_campaign
 from tests.web.test_api import label_items

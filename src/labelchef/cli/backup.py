@@ -12,8 +12,8 @@ from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColum
 from labelchef.cli.options import HOME, Database, Home, console, takes, workspace_options
 
 if TYPE_CHECKING:
-    from labelchef.services.backup import BackupReport
-    from labelchef.services.workspace import Workspace
+    from labelchef.server.backup import BackupReport
+    from labelchef.server.workspace import Workspace
 
 _OUT = "File to write: NAME.tar.gz, or NAME.tar without compression; one that is there is replaced when the new one is whole."
 _FILE = Annotated[Path, typer.Argument(help="What `labelchef backup make` wrote.")]
@@ -24,7 +24,7 @@ backup_commands = typer.Typer(help="A whole workspace in one file: make, check, 
 @takes(ws=workspace_options())
 def make(out: Annotated[Path, typer.Argument(metavar="FILE", help=_OUT)], ws: "Workspace") -> None:
     """Write the whole workspace to one file while it is in use: database, arrays, uploads, signing key. Keep it private."""
-    from labelchef.services.backup import backup as service
+    from labelchef.server.backup import backup as service
 
     with _progress("backup") as tell:
         made = service(ws, out, tell)
@@ -34,7 +34,7 @@ def make(out: Annotated[Path, typer.Argument(metavar="FILE", help=_OUT)], ws: "W
 @backup_commands.command()
 def check(file: _FILE) -> None:
     """Read a backup to its end and compare every part with its digest; nothing is written."""
-    from labelchef.services.backup import check_backup as service
+    from labelchef.server.backup import check_backup as service
 
     with _progress("check") as tell:
         found = service(file, tell)
@@ -44,7 +44,7 @@ def check(file: _FILE) -> None:
 @backup_commands.command()
 def restore(file: _FILE, home: Home = HOME, database: Database = None) -> None:
     """Make a workspace of a backup, in an empty --home and, if one is named, an empty --database."""
-    from labelchef.services.backup import restore_backup as service
+    from labelchef.server.backup import restore_backup as service
 
     with _progress("restore") as tell:
         made = service(file, home, database, tell)

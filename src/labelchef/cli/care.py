@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labelchef.base.campaigns import CampaignSummary, Shelf
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.settings import OPTIONS
 from labelchef.cli.options import console, plain_table, takes, workspace_options
 from labelchef.cli.workspace import AsJson, Campaign, Person, move_on, who_is
-from labelchef.domain.campaigns import CampaignSummary, Shelf
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import OPTIONS
 
 if TYPE_CHECKING:
-    from labelchef.services.workspace import Workspace
+    from labelchef.server.workspace import Workspace
 
 _HELP = "Care of campaigns: list, rename, archive, unarchive, delete, restore, copy; their sources; the key of their ledgers."
 _DELETED = Annotated[str, typer.Argument(help="A deleted campaign; `labelchef campaign list --deleted` lists them.")]
@@ -35,7 +35,7 @@ def list_campaigns(
     as_json: AsJson = False,
 ) -> None:
     """List campaigns: those in use, in the archive, or deleted."""
-    from labelchef.services.campaigns import campaigns as service
+    from labelchef.server.campaigns import campaigns as service
 
     if deleted and archived:
         raise InvalidInputError("--deleted and --archived together; give one of them", code="shelf")
@@ -63,7 +63,7 @@ def rename(
     person: Person = None,
 ) -> None:
     """Give a campaign another name."""
-    from labelchef.services.campaigns import care
+    from labelchef.server.campaigns import care
 
     made = care.rename(ws, campaign, who_is(person), name, slug=slug)
     console.print(f"{made.slug} is called {made.name!r} now")
@@ -73,7 +73,7 @@ def rename(
 @takes(ws=workspace_options())
 def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Put a campaign away: hidden from lists, read-only, no work for the server."""
-    from labelchef.services.campaigns import care
+    from labelchef.server.campaigns import care
 
     console.print(
         f"{care.archive(ws, campaign, who_is(person)).slug} is in the archive; `labelchef campaign unarchive` reopens it"
@@ -84,7 +84,7 @@ def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
 @takes(ws=workspace_options())
 def unarchive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
     """Take a campaign out of the archive."""
-    from labelchef.services.campaigns import care
+    from labelchef.server.campaigns import care
 
     console.print(f"{care.reopen(ws, campaign, who_is(person)).slug} is open again")
     move_on(ws, campaign)
@@ -101,7 +101,7 @@ def delete(
     person: Person = None,
 ) -> None:
     """Delete a campaign; it can be restored for 30 days unless you say otherwise."""
-    from labelchef.services.campaigns import campaigns, care
+    from labelchef.server.campaigns import campaigns, care
 
     found = campaigns.summary(ws, campaign)
     if confirm is None:
@@ -129,7 +129,7 @@ def restore(
     person: Person = None,
 ) -> None:
     """Take the deletion of a campaign back."""
-    from labelchef.services.campaigns import care
+    from labelchef.server.campaigns import care
 
     made = care.restore(ws, campaign, who_is(person), name=name)
     console.print(f"{made.name!r} ({made.slug}) is back")
@@ -146,7 +146,7 @@ def copy(
     person: Person = None,
 ) -> None:
     """Make a new campaign of the same data, with other settings."""
-    from labelchef.services.campaigns import care
+    from labelchef.server.campaigns import care
 
     made = care.copy(ws, campaign, who_is(person), name=name, changes=_changes(change or []), answers=answers)
     console.print(f"{made.name!r} ({made.slug}): {made.n_items} items")
@@ -167,11 +167,11 @@ def sources(
     person: Person = None,
 ) -> None:
     """Show the effect of other sources: the model is really made. With --apply, use them."""
+    from labelchef.believe.rules import read_rules, rule_values
     from labelchef.cli.progress import show_effect
-    from labelchef.services.campaigns import campaigns
-    from labelchef.services.sources import source_effects
-    from labelchef.services.sources.campaign_rules import kept_of
-    from labelchef.sources.rules import read_rules, rule_values
+    from labelchef.server.campaigns import campaigns
+    from labelchef.server.sources import source_effects
+    from labelchef.server.sources.campaign_rules import kept_of
 
     if not (mute or unmute or rules is not None):
         told = f"expected --mute, --unmute or --rules; `labelchef status {campaign} --sources` shows what is known of each source"
@@ -195,7 +195,7 @@ def key(
     new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that is lost.")] = False,
 ) -> None:
     """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
-    from labelchef.services.keys import new_key, told_key
+    from labelchef.server.keys import new_key, told_key
 
     if new:
         new_key(ws)

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import typer
 
+from labelchef.base.errors import InvalidInputError
 from labelchef.cli.options import console, options_of, takes
-from labelchef.domain.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from labelchef.believe.asking import Asked, Estimate, Limits
     from labelchef.cli.starting import WorkBar
-    from labelchef.sources.asking import Asked, Estimate, Limits
 
 INTERRUPTED, STOPPED = 130, 1
 KEY = "LABELCHEF_LLM_KEY"
@@ -61,9 +61,9 @@ def ask_llm(
     ] = False,
 ) -> None:
     """Let a large language model label rows; `labelchef init --votes OUT` uses the labels as one more source."""
+    from labelchef.believe.asking import Endpoint, Limits, ask, estimate
+    from labelchef.believe.llm import read_request
     from labelchef.cli.starting import WorkBar
-    from labelchef.sources.asking import Endpoint, Limits, ask, estimate
-    from labelchef.sources.llm import read_request
 
     request, out = read_request(asked.classes), asked.out
     limits = Limits(asked.rate, asked.concurrency, asked.max_cost, asked.price_in, asked.price_out, asked.max_tokens)
@@ -88,8 +88,8 @@ def ask_llm(
 
 def _rows_of(data: Path, id: str, rows: int | None, bar: "WorkBar") -> "pd.DataFrame":
     """The rows with their ids in the column `id`."""
-    from labelchef.io.formats import read_table
-    from labelchef.sources.asking import ID
+    from labelchef.believe.asking import ID
+    from labelchef.data.files.formats import read_table
 
     frame = read_table(data, rows=rows, progress=bar.tell).frame
     if id not in frame.columns:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.base.errors import InvalidInputError, LabelchefError, LabelchefWarning
+from labelchef.base.settings import Settings, voters_of
 from labelchef.cli.backup import backup_commands
 from labelchef.cli.care import campaign_commands
 from labelchef.cli.llm import ask_llm
@@ -38,8 +40,6 @@ from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.serve import worker as worker_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
-from labelchef.domain.errors import InvalidInputError, LabelchefError, LabelchefWarning
-from labelchef.domain.settings import Settings, voters_of
 
 _MOVED = {
     "sources": "status NAME --sources, and to change them: labelchef campaign sources", "doubtful": "status NAME --doubtful",
@@ -121,9 +121,9 @@ def clean(
 
     Writes cleaned_labels.csv, model.npz, history.csv, rounds.jsonl, summary.json and report.html to --out.
     """
-    from labelchef.campaign.data import read_files
     from labelchef.cli.progress import LiveProgress, show_outcome
-    from labelchef.services import clean as service
+    from labelchef.data.campaign_data import read_files
+    from labelchef.server import clean as service
 
     use_cluster(more.cluster)
     people, suggestion_votes = voters_of(more.strategy or ("one" if "truth" in files or "votes" in files else "two"))
@@ -156,9 +156,9 @@ def demo(
         serve_demo(home, seed=seed, port=port, open_browser=open_browser)
         return
     from labelchef.cli.progress import LiveProgress, show_next_steps, show_outcome
-    from labelchef.io.digits import RULES
-    from labelchef.services.demo import demo as service
-    from labelchef.services.demo import fresh_folder
+    from labelchef.data.files.digits import RULES
+    from labelchef.server.demo import demo as service
+    from labelchef.server.demo import fresh_folder
 
     fresh_folder(out, report=report)
     console.print(

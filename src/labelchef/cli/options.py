@@ -22,14 +22,14 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from labelchef.domain.campaigns import CampaignFiles
-from labelchef.domain.cluster_address import ADDRESS, LOCAL, cluster_address
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.files import is_url
-from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
+from labelchef.base.campaigns import CampaignFiles
+from labelchef.base.cluster_address import ADDRESS, LOCAL, cluster_address
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.files import is_url
+from labelchef.base.settings import OPTIONS, Option, Settings, voters_of
 
 if TYPE_CHECKING:
-    from labelchef.services.workspace import Workspace
+    from labelchef.server.workspace import Workspace
 
 Result = TypeVar("Result")
 console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -193,7 +193,7 @@ def campaign_files(
 @contextmanager
 def workspace(home: Path, database: str | None, *, make: bool = False) -> "Iterator[Workspace]":
     """The workspace of a command; only with `make` it may be new."""
-    from labelchef.services.workspace import DATABASE_FILE, open_workspace, require_store
+    from labelchef.server.workspace import DATABASE_FILE, open_workspace, require_store
 
     require_store()
     if not make and database is None and not (home / DATABASE_FILE).is_file():
@@ -219,7 +219,7 @@ def secrets_from_files(environ: MutableMapping[str, str]) -> None:
     >>> given = {"LABELCHEF_DATABASE_FILE": __file__, "LABELCHEF_DATABASE": "postgresql://db/x"}
     >>> secrets_from_files(given)
     Traceback (most recent call last):
-    labelchef.domain.errors.InvalidInputError: LABELCHEF_DATABASE and LABELCHEF_DATABASE_FILE are both set; remove one of them
+    labelchef.base.errors.InvalidInputError: LABELCHEF_DATABASE and LABELCHEF_DATABASE_FILE are both set; remove one of them
     """
     for name in _IN_FILES:
         place = environ.get(f"{name}_FILE")
@@ -269,7 +269,7 @@ def use_cluster(address: str | None) -> None:
     if address is None:
         return
     if cluster_address(address) != LOCAL:
-        from labelchef.engines.cluster.dask_workers import DaskWorkers
+        from labelchef.model.engines.cluster.dask_workers import DaskWorkers
 
         DaskWorkers(address).close()
     os.environ[ADDRESS] = address

@@ -12,14 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 from rich.text import Text
 
-from labelchef.campaign.metrics import value_of
-from labelchef.campaign.source_effect import SourceEffect
-from labelchef.campaign.source_report import SourceReport
+from labelchef.base.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
+from labelchef.base.records import UNRESOLVED, RoundRecord
+from labelchef.base.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
 from labelchef.cli.options import PIPED, console, plain_table
-from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
-from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
-from labelchef.services.clean import CleanOutcome, Watcher
+from labelchef.judge.metrics import value_of
+from labelchef.loop.source_effect import SourceEffect
+from labelchef.loop.source_report import SourceReport
+from labelchef.server.clean import CleanOutcome, Watcher
 
 _SHOWN = 12
 _FEW_SOURCES = 4

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from labelchef.base.errors import InvalidInputError, MissingExtraError
 from labelchef.cli.options import Cluster, console, options_of, takes, use_cluster
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from labelchef.web.options import ServeOptions
+    from labelchef.server.web.options import ServeOptions
 
 _HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
 _DATABASE = "PostgreSQL by URL instead of the database in the workspace's folder."
@@ -69,7 +69,7 @@ def worker(
     """Move campaigns on without a page: train models, select items, do jobs. As many workers as you like, each a process."""
     use_cluster(cluster)
     _require_serve()
-    from labelchef.web.processes import run_worker
+    from labelchef.server.web.processes import run_worker
 
     given = {"home": home, "database": database, "parallel": parallel, "log": log}
     options = _options({name: value for name, value in given.items() if value is not None})
@@ -84,9 +84,9 @@ def worker(
 def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
     """Serve the digits as a campaign, ready to label."""
     _require_serve()
-    from labelchef.io.digits import RULES
-    from labelchef.services.demo import demo_campaign
-    from labelchef.services.workspace import open_workspace
+    from labelchef.data.files.digits import RULES
+    from labelchef.server.demo import demo_campaign
+    from labelchef.server.workspace import open_workspace
 
     with open_workspace(home) as ws:
         made = demo_campaign(ws, seed=seed)
@@ -97,8 +97,8 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
 def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") -> None:
     """Serve until interrupted, and print the address."""
     _require_serve()
-    from labelchef.web.app import serve as run
-    from labelchef.web.metrics import shared_folder
+    from labelchef.server.web.app import serve as run
+    from labelchef.server.web.metrics import shared_folder
 
     options = _options(given)
 
@@ -122,8 +122,8 @@ def _options(given: dict[str, Any]) -> "ServeOptions":
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
-    from labelchef.services.logs import configure
-    from labelchef.web.options import ServeOptions
+    from labelchef.server.logs import configure
+    from labelchef.server.web.options import ServeOptions
 
     try:
         options = ServeOptions(**given)

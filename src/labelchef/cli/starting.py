@@ -8,6 +8,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from labelchef.base.campaigns import FILE_NAMES, CampaignFiles, CampaignSummary
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.intake import ColumnRole, FilePlan, Preview, Progress, Severity
+from labelchef.base.settings import Settings
 from labelchef.cli.options import (
     HOME,
     PIPED,
@@ -26,14 +30,10 @@ from labelchef.cli.options import (
     workspace,
 )
 from labelchef.cli.workspace import Person, move_on, show_notices, who_is
-from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, CampaignSummary
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
-from labelchef.domain.settings import Settings
 
 if TYPE_CHECKING:
-    from labelchef.intake.detecting import Given
-    from labelchef.io.queries import SqlQuery
+    from labelchef.data.files.queries import SqlQuery
+    from labelchef.data.intake.detecting import Given
 
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
@@ -109,7 +109,7 @@ class _Asked:
 
     def given(self) -> "Given":
         """What is said of files and columns."""
-        from labelchef.intake.detecting import Given
+        from labelchef.data.intake.detecting import Given
 
         said = {one.name: getattr(self, _OPTION.get(one.name, one.name), None) for one in fields(Given)}
         said |= {"columns": (self.columns,) if self.columns else None, "vote_columns": _roles(self.vote_columns)}
@@ -118,8 +118,8 @@ class _Asked:
 
     def content(self, arrays: dict[str, Any]) -> "list[Path | str | SqlQuery] | CampaignFiles | None":
         """Raw files, or arrays; None where nothing was named."""
-        from labelchef.campaign.data import find_files
-        from labelchef.io.queries import SqlQuery
+        from labelchef.data.campaign_data import find_files
+        from labelchef.data.files.queries import SqlQuery
 
         raw = any([
             self.data, self.votes, self.trusted, self.test, self.probabilities, self.embeddings, self.rules, self.functions,
@@ -156,8 +156,8 @@ def init(
 
     labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
     """
-    from labelchef.campaign.start import check_choices
-    from labelchef.services.intake.starting import look, start_campaign
+    from labelchef.loop.start import check_choices
+    from labelchef.server.intake.starting import look, start_campaign
 
     sources = asked.content(arrays)
     if name is None and sources is not None:

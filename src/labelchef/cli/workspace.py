@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from labelchef.cli.options import (
-    PIPED,
-    console,
-    options_of,
-    plain_table,
-    takes,
-    workspace_options,
-)
-from labelchef.domain.campaigns import CampaignStatus, CampaignSummary, RoundSummary, Task, Waiting
-from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
+from labelchef.base.campaigns import CampaignStatus, CampaignSummary, RoundSummary, Task, Waiting
+from labelchef.base.errors import ConflictError, InvalidInputError
+from labelchef.base.validation import ABOUT_BASELINES, BASELINES, note_on
+from labelchef.cli.options import PIPED, console, options_of, plain_table, takes, workspace_options
 
 if TYPE_CHECKING:
-    from labelchef.campaign.rebuild import ReplayedRound
-    from labelchef.services.workspace import Workspace
+    from labelchef.loop.rebuild import ReplayedRound
+    from labelchef.server.workspace import Workspace
 
 DIFFERS = 1
 """Exit code of a replay that differs from the ledger, and of a ledger that was altered."""
@@ -64,7 +57,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of campaigns: rounds, votes, people, conflicts; or what is known of sources, or of doubtful answers."""
-    from labelchef.services.campaigns import campaigns as service
+    from labelchef.server.campaigns import campaigns as service
 
     if ((sources or doubtful) and (campaign is None or (sources and doubtful))) or (out is not None and not sources):
         told = "expected labelchef status NAME with --sources or --doubtful; --out FILE goes with --sources"
@@ -92,7 +85,7 @@ def status(
 
 def _show_sources(ws: "Workspace", campaign: str, out: Path | None, *, as_json: bool) -> None:
     from labelchef.cli.progress import show_sources
-    from labelchef.services.sources import sources as service
+    from labelchef.server.sources import sources as service
 
     if out is not None:
         console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
@@ -107,7 +100,7 @@ def _show_sources(ws: "Workspace", campaign: str, out: Path | None, *, as_json: 
 
 
 def _show_doubts(ws: "Workspace", campaign: str, *, as_json: bool) -> None:
-    from labelchef.services.items.doubts import doubts
+    from labelchef.server.items.doubts import doubts
 
     found = doubts(ws, campaign)
     if as_json:
@@ -131,7 +124,7 @@ def next_items(
     as_json: AsJson = False,
 ) -> None:
     """Show the items to label next; they are reserved for you for a while."""
-    from labelchef.services.labelling import tasks
+    from labelchef.server.labelling import tasks
 
     found = tasks.next_tasks(ws, campaign, who_is(person), count)
     if as_json:
@@ -159,7 +152,7 @@ class _Said:
 @takes(ws=workspace_options(), said=options_of(_Said))
 def vote(campaign: Campaign, ws: "Workspace", said: _Said) -> None:
     """Vote on an item, change or take back a vote, skip an item."""
-    from labelchef.services.labelling import tasks, votes
+    from labelchef.server.labelling import tasks, votes
 
     item, label = said.item, said.label
     if sum([said.undo, said.skip, said.ambiguous, label is not None]) != 1 or (item is None) != said.undo:
@@ -189,7 +182,7 @@ def export(
     ] = False,
 ) -> None:
     """Write the data set, predictions, the final model, all votes, the report or the signed ledger to a file."""
-    from labelchef.services.export import exchange, proof, take_home
+    from labelchef.server.export import exchange, proof, take_home
 
     writers: dict[str, Callable[[Workspace, str, Path], Path]] = {
         "dataset": take_home.export_dataset,
@@ -214,7 +207,7 @@ def export(
 
 
 def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: bool) -> None:
-    from labelchef.services.export.proof import write_ledger
+    from labelchef.server.export.proof import write_ledger
 
     made = write_ledger(ws, campaign, out, pseudonyms=pseudonyms)
     console.print(f"ledger: {made.path.resolve()}\nsigned with {made.public}; check it with `labelchef verify`")
@@ -235,7 +228,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check a ledger without its workspace: nothing was altered, in the file or in the database. Exit code 1 if something was."""
-    from labelchef.services.export.verifying import verify_ledger
+    from labelchef.server.export.verifying import verify_ledger
 
     found = verify_ledger(file, key, data, since)
     for said in found.checked:
@@ -268,8 +261,8 @@ def import_votes(
     person: Person = None,
 ) -> None:
     """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
-    from labelchef.services.intake.importing import import_votes as service
-    from labelchef.services.intake.importing import write_lines
+    from labelchef.server.intake.importing import import_votes as service
+    from labelchef.server.intake.importing import write_lines
 
     parts = [one.partition("=") for one in how.rename or []]
     names = {old: new for old, _, new in parts}
@@ -294,7 +287,7 @@ def import_votes(
 @takes(ws=workspace_options())
 def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
-    from labelchef.services.campaigns import trained
+    from labelchef.server.campaigns import trained
 
     def show(one: "ReplayedRound") -> None:
         parts = [f"{name} {getattr(one, name) or '–'}" for name in ("selection", "labels", "metrics")]
@@ -319,9 +312,9 @@ def compare(
 ) -> None:
     """Replay selectors on the labels of a campaign, to see which would have been better."""
     from labelchef.cli.progress import CompareProgress
-    from labelchef.report import require_report
-    from labelchef.services.compare import comparison_files
-    from labelchef.services.compare.comparing import compare as service
+    from labelchef.judge.report import require_report
+    from labelchef.server.compare import comparison_files
+    from labelchef.server.compare.comparing import compare as service
 
     if out is not None:
         require_report()
@@ -352,8 +345,8 @@ def add(
     campaign: Annotated[list[str] | None, typer.Option(help="A campaign to take part in; may be given again.")] = None,
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
-    from labelchef.services.campaigns import campaigns
-    from labelchef.services.people import accounts
+    from labelchef.server.campaigns import campaigns
+    from labelchef.server.people import accounts
 
     for one in campaign or []:
         campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
@@ -367,7 +360,7 @@ def add(
 @takes(ws=workspace_options())
 def list_users(ws: "Workspace") -> None:
     """All accounts."""
-    from labelchef.services.people import accounts
+    from labelchef.server.people import accounts
 
     found = accounts.list_accounts(ws)
     rows = [(one.name, one.role, "yes" if one.active else "no", f"{one.created_at:%Y-%m-%d}") for one in found]
@@ -378,8 +371,8 @@ def list_users(ws: "Workspace") -> None:
 @takes(ws=workspace_options())
 def deactivate(name: Name, ws: "Workspace") -> None:
     """Deactivate an account; its votes stay."""
-    from labelchef.services.campaigns import campaigns
-    from labelchef.services.people import accounts
+    from labelchef.server.campaigns import campaigns
+    from labelchef.server.people import accounts
 
     accounts.set_active(ws, name, False)
     console.print(f"{name} cannot sign in any more")
@@ -393,7 +386,7 @@ def token(
     name: Name, ws: "Workspace", label: Annotated[str, typer.Option(help="What the token is for.")] = "command line"
 ) -> None:
     """Make an API token; it is shown only once."""
-    from labelchef.services.people import accounts
+    from labelchef.server.people import accounts
 
     typer.echo(accounts.create_api_token(ws, name, label)[0])
 
@@ -409,11 +402,11 @@ def _password() -> str:
 
 def move_on(ws: "Workspace", campaign: str) -> None:
     """Do the work that is due, unless a server does it."""
-    from labelchef.services.campaigns.trained import is_due
+    from labelchef.server.campaigns.trained import is_due
 
     if not is_due(ws, campaign):
         return
-    from labelchef.services.worker import advance
+    from labelchef.server.worker import advance
 
     try:
         with console.status("updating the model"):

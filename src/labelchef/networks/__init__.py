@@ -1,6 +1,6 @@
 """Any PyTorch classifier, cleaned: INFL by forward mode, training on soft labels (extra: `labelchef[torch]`)."""
 
-from labelchef.domain.errors import MissingExtraError
+from labelchef.base.errors import MissingExtraError
 
 try:
     import torch  # noqa: F401

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from labelchef.classifier import plain_names
-from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Float64s, name_array
-from labelchef.domain.features import check_columns
+from labelchef.base.arrays import Float64s, name_array
+from labelchef.base.features import check_columns
+from labelchef.model.classifier import plain_names
+from labelchef.model.softmax import probabilities
 from labelchef.networks.inputs import as_device, as_inputs
 from labelchef.networks.model import logits_of
 from labelchef.networks.task import NetworkTask

@@ -10,22 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from labelchef.campaign.choice import make_selector
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.learner import Fixed
-from labelchef.campaign.session import Session
-from labelchef.campaign.start import Parts, check_figures, new_session, with_strengths
-from labelchef.campaign.stopping import StoppingRule
-from labelchef.campaign.training_rows import first_table, judges_of, stacked_votes
-from labelchef.cleaner import Cleaner, linear_probabilities
-from labelchef.constructors import DescentSettings, make_constructor
-from labelchef.constructors.protocol import OnStep
-from labelchef.core.labels import LabelTable
-from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.features import check_columns
-from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
+from labelchef.base.arrays import Float64s
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.features import check_columns
+from labelchef.base.settings import AUTO, TRAIN, Settings, fixed
+from labelchef.believe.learner import Fixed
+from labelchef.believe.models import Joint, Shares
+from labelchef.chef.choice import make_selector
+from labelchef.chef.constructors import DescentSettings, make_constructor
+from labelchef.chef.constructors.protocol import OnStep
+from labelchef.chef.selectors import Selector
+from labelchef.data.campaign_data import CampaignData
+from labelchef.data.training_rows import first_table, judges_of, stacked_votes
+from labelchef.loop.cleaner import Cleaner, linear_probabilities
+from labelchef.loop.session import Session
+from labelchef.loop.start import Parts, check_figures, new_session, with_strengths
+from labelchef.loop.stopping import StoppingRule
+from labelchef.model.labels import LabelTable
+from labelchef.model.softmax import probabilities
 from labelchef.networks.classifier import NetworkClassifier
 from labelchef.networks.constructors import (
     FineTune,
@@ -46,8 +48,6 @@ from labelchef.networks.selector import Direction, NetworkInfluenceSelector, cho
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import TrainingSettings
 from labelchef.networks.trusted import STEERS, STEERS_A_LAST_LAYER, Division, part, with_clean_rows
-from labelchef.selectors import Selector
-from labelchef.sources.models import Joint, Shares
 
 GAMMA, L2 = 0.8, 1e-3
 """Of a network, where they are 'auto' and not chosen."""
@@ -64,7 +64,7 @@ class NetworkCleaner(Cleaner):
     constructor : 'fine_tune', 'retrain' or 'last_layer', or an instance of `FineTune`, `Retrain` or `LastLayer`
     trusted : 'train': trusted samples train the network with weight 1, apart from those that stop its training or judge
         (`networks.trusted`); 'steer': they only steer the selection, stop training and judge
-    sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels. 'auto' is
+    sources : the model of the sources, a name in `labelchef.believe.models.MODELS`, or 'none' to ignore weak labels. 'auto' is
         'joint' where votes are given, else 'shares'; the last layer's is chosen by cross-validation over the clean samples
     preset, audit : as in `LabelCleaner`
     parameters : whose influence is measured: 'all', 'last', or names and prefixes; see `adapt`

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelchef.campaign.judging import Split
-from labelchef.campaign.session import Session
-from labelchef.constructors import Construction
-from labelchef.constructors.protocol import OnStep, ValidationLosses
-from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.objective import Objective
-from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.numbers import check_number, check_whole
-from labelchef.domain.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
+from labelchef.base.arrays import Float64s
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.numbers import check_number, check_whole
+from labelchef.base.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
+from labelchef.chef.constructors import Construction
+from labelchef.chef.constructors.protocol import OnStep, ValidationLosses
+from labelchef.loop.judging import Split
+from labelchef.loop.session import Session
+from labelchef.model.curvature import CurvatureKeeper, freeze
+from labelchef.model.objective import Objective
+from labelchef.model.solvers import Companion
 from labelchef.networks.model import NetworkModel, View
 from labelchef.networks.training import Trained, TrainingSettings, copied
 

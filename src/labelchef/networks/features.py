@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.errors import InvalidInputError
 from labelchef.networks.inputs import as_device, as_inputs, batches
 from labelchef.networks.model import penultimate, watched
 from labelchef.networks.task import NetworkTask

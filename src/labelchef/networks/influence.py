@@ -19,8 +19,8 @@ from typing import Literal
 
 import torch
 
-from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, LabelchefError
-from labelchef.domain.numbers import check_number, check_whole
+from labelchef.base.errors import ConvergenceWarning, InvalidInputError, LabelchefError
+from labelchef.base.numbers import check_number, check_whole
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples
 

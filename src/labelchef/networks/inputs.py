@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labelchef.domain.arrays import Ints
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.arrays import Ints
+from labelchef.base.errors import InvalidInputError
 
 Inputs: TypeAlias = NDArray[Any]
 

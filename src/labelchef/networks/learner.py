@@ -26,16 +26,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from labelchef.campaign.learner import Learner
-from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective
-from labelchef.core.softmax import cross_entropies, log_probabilities
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.learning import NO_SOURCES, Choice, Trial
+from labelchef.base.arrays import Float64s
+from labelchef.base.learning import NO_SOURCES, Choice, Trial
+from labelchef.believe.evidence import Evidence
+from labelchef.believe.learner import Learner
+from labelchef.believe.models import Joint, Product, make_source_model
+from labelchef.model.labels import LabelTable
+from labelchef.model.objective import Objective
+from labelchef.model.softmax import cross_entropies, log_probabilities
 from labelchef.networks.model import NetworkModel
 from labelchef.networks.training import Examples, TrainingSettings, copied
-from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import Joint, Product, make_source_model
 
 GAMMAS = (0.8, 0.1, 0.0)
 """Tried where gamma is not fixed."""

@@ -21,8 +21,8 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.arrays import Float64s
+from labelchef.base.errors import InvalidInputError
 from labelchef.networks.inputs import Samples, batches
 from labelchef.networks.task import NetworkTask
 from labelchef.networks.training import Examples, losses, predicting

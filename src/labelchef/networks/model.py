@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
-from labelchef.campaign.data import Labelled
-from labelchef.campaign.judging import Split
-from labelchef.core.objective import Objective
-from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.errors import InvalidInputError
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.base.arrays import Bools, Float64s, Ints
+from labelchef.base.errors import InvalidInputError
+from labelchef.data.campaign_data import Labelled
+from labelchef.loop.judging import Split
+from labelchef.model.engines import MemoryEngine, RowLabels
+from labelchef.model.objective import Objective
 from labelchef.networks.inputs import Blocks, Inputs, Samples, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, OnEpoch, Trained, TrainingSettings, predicting, train

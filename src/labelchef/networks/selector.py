@@ -25,24 +25,24 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from labelchef.baselines.influence import by_deletion, by_slope
-from labelchef.campaign.choice import ALL_SELECTORS, make_selector
-from labelchef.core.influence import influence_matrix
-from labelchef.core.objective import Point
-from labelchef.core.order import smallest
-from labelchef.core.posterior import step_length
-from labelchef.core.softmax import cross_entropies, probabilities
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, SelectionDiagnostics
-from labelchef.engines import RowLabels
+from labelchef.base.arrays import Float64s
+from labelchef.base.errors import InvalidInputError
+from labelchef.base.records import Batch, SelectionDiagnostics
+from labelchef.chef.baselines.influence import by_deletion, by_slope
+from labelchef.chef.choice import ALL_SELECTORS, make_selector
+from labelchef.chef.selectors import SelectionContext, Selector
+from labelchef.chef.selectors.infl import Appraisal, BestCase, Expected
+from labelchef.chef.selectors.ranking import Ranking, RankingSelector
+from labelchef.model.engines import RowLabels
+from labelchef.model.influence import influence_matrix
+from labelchef.model.objective import Point
+from labelchef.model.order import smallest
+from labelchef.model.posterior import step_length
+from labelchef.model.softmax import cross_entropies, probabilities
 from labelchef.networks.influence import InfluenceSettings, Solution, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel, bar
 from labelchef.networks.training import Examples, TrainingSettings
-from labelchef.selectors import SelectionContext, Selector
-from labelchef.selectors.infl import Appraisal, BestCase, Expected
-from labelchef.selectors.ranking import Ranking, RankingSelector
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex model which work on a network too: they use only its probabilities."""

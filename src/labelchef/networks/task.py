@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.base.errors import InvalidInputError
 
 Outputs = Literal["auto", "logits", "probabilities"]
 

@@ -22,9 +22,9 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.errors import InvalidInputError, LabelchefError
-from labelchef.domain.numbers import check_number, check_whole
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.errors import InvalidInputError, LabelchefError
+from labelchef.base.numbers import check_number, check_whole
 from labelchef.networks.inputs import Inputs, Samples, batch_of
 from labelchef.networks.task import NetworkTask
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelchef.campaign.data import CampaignData, Labelled
-from labelchef.campaign.training_rows import draw_judges
-from labelchef.campaign.votes import WEAK_SOURCE
-from labelchef.domain.arrays import Bools, Ints
-from labelchef.domain.errors import InvalidInputError
-from labelchef.sources import SourceVotes
+from labelchef.base.arrays import Bools, Ints
+from labelchef.base.errors import InvalidInputError
+from labelchef.believe import SourceVotes
+from labelchef.believe.vote_forms import WEAK_SOURCE
+from labelchef.data.campaign_data import CampaignData, Labelled
+from labelchef.data.training_rows import draw_judges
 
 STEERS, STEERS_A_LAST_LAYER = 0.2, 0.5
 """Share of the trusted samples that do not judge which do not train the network either."""

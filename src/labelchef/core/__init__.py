@@ -1,1 +1,0 @@
-"""The mathematics: objective, derivatives, solvers, influence. Pure functions on arrays, sweeps by an engine."""

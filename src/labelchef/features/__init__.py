@@ -1,9 +1,0 @@
-"""Features wherever they are: an array, a file, a folder of files; read in blocks ahead of their use.
-
-`Features` is the contract, `ArrayFeatures` the one for arrays, `open_features` opens files.
-"""
-
-from labelchef.features.contract import ArrayFeatures, Features, check_finite
-from labelchef.features.opening import is_streamed, open_features
-
-__all__ = ["ArrayFeatures", "Features", "check_finite", "is_streamed", "open_features"]

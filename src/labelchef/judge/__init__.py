@@ -1,0 +1,1 @@
+"""How good a model is: metrics, intervals, calibration, the decision rule, the audit, the accuracy of people, the report."""

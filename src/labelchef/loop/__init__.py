@@ -1,0 +1,1 @@
+"""A campaign in memory: session, steps, stopping rules, ledger, replay, and `LabelCleaner`."""

@@ -1,0 +1,1 @@
+"""The model: objective, derivatives, solvers, influence, the final classifier; engines, where a sweep over X runs."""

@@ -1,5 +1,0 @@
-"""Plots and the HTML report (extra: `labelchef[report]`)."""
-
-from labelchef.report.page import ReportData, Thumbnail, render_report, require_report
-
-__all__ = ["ReportData", "Thumbnail", "render_report", "require_report"]

@@ -1,1 +1,0 @@
-"""Use cases: what the command line, and later other front ends, call."""
