@@ -13,6 +13,7 @@ from labelchef.campaign.source_effect import effect_of
 from labelchef.domain.campaigns import Task
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.records import Heard
+from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, proof, source_effects, sources, trained
 from labelchef.services.campaign_rules import kept_rules
 from labelchef.services.labelling.tasks import next_tasks
@@ -40,8 +41,11 @@ def computed(ws: Workspace, name: str, proposal: Proposal) -> Progress:
     return look(ws, name)
 
 
-def test_the_effect_of_an_edit_is_the_campaign_that_is_made_with_it(tmp_path: Path) -> None:
+def test_the_effect_of_an_edit_is_the_campaign_that_is_made_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Oracles: a campaign really made with the edited rule, one made without the rule, and what applying it gives."""
+    monkeypatch.setattr(Settings, "tol", 1e-6)
     with open_workspace(tmp_path / "home") as ws:
         name = make(ws, tmp_path / "a", **FIXED)
         other = make(ws, tmp_path / "b", (*RULES[:2], BETTER, RULES[3]), name="edited", **FIXED)
