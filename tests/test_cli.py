@@ -194,7 +194,7 @@ def test_a_target_and_given_labels(files: Path, tmp_path: Path) -> None:
 
 def test_a_campaign_goes_on_where_it_stood(files: Path, tmp_path: Path) -> None:
     """Without look-ahead, whose steps depend on what solvers learned on the way, the choices are the same."""
-    people = ["--truth", files / "truth.csv", "--no-report", "--no-look-ahead"]
+    people = ["--truth", files / "truth.csv", "--no-report"]
     labelchef("clean", *inputs(files, tmp_path / "whole"), *people, "--budget", 50)
     labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 20)
     refused = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, check=2)
@@ -286,8 +286,6 @@ BAD: dict[str, tuple[list[object], str]] = {
     "seed": (["--seed", -1], "seed is -1"),
     "nothing to resume": (["--resume"], "no campaign to go on with"),
     "metric without target": (["--target-metric", "auc"], "target_metric is 'auc'; expected one of: accuracy,"),
-    "steps for newton": (["--epochs", 3], "epochs given for constructor 'newton'"),
-    "learning rate": (["--constructor", "retrain", "--learning-rate", -1], "learning_rate is -1.0; expected a number above 0"),
     "constructor": (["--constructor", "magic"], "constructor is 'magic'; expected one of: newton, retrain, deltagrad_l"),
     "votes beyond": (["--votes", "FAR", "--strategy", "one"], "votes on item 999"),
     "votes of sources beyond": (["--source-votes", "FAR"], "there is no sample '999', which has a vote"),
@@ -317,7 +315,7 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
 
 
 def test_a_campaign_with_deltagrad_goes_on(files: Path, tmp_path: Path) -> None:
-    options = ["--constructor", "deltagrad_l", "--epochs", 20, "--minibatch", 40, "--truth", files / "truth.csv"]
+    options = ["--constructor", "deltagrad_l", "--truth", files / "truth.csv"]
     labelchef("clean", *inputs(files, tmp_path / "whole"), *options, "--budget", 40)
     labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 20, "--no-report")
     labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 40, "--no-report", "--resume")

@@ -128,13 +128,13 @@ def test_rows_of_few_categories_are_equal_by_chance_and_no_copies() -> None:
     assert np.flatnonzero(found.silent).tolist() == [100, 101, 102, 103, 104]
 
 
-def _with_texts(texts: list[str], val_texts: list[str], clean: list[Any] | None = None, **given: Any) -> CampaignData:
+def _with_texts(texts: list[str], val_texts: list[str], clean: list[Any] | None = None, **known: Any) -> CampaignData:
     rng, C = np.random.default_rng(1), ["ham", "spam"]
     return CampaignData.of(
         rng.normal(size=(len(texts), 3)), classes=C, X_val=rng.normal(size=(len(val_texts), 3)),
-        y_val=[C[k % 2] for k in range(len(val_texts))], known=Known(y_clean=clean),
+        y_val=[C[k % 2] for k in range(len(val_texts))], known=Known(y_clean=clean, **known),
         contents=Contents(pd.DataFrame({"id": [f"t{k}" for k in range(len(texts))], "text": texts}),
-                          pd.DataFrame({"id": [f"v{k}" for k in range(len(val_texts))], "text": val_texts})), **given,
+                          pd.DataFrame({"id": [f"v{k}" for k in range(len(val_texts))], "text": val_texts})),
     )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_a_known_label_stands_for_its_copies_and_labels_that_differ_are_no_copie
 
 
 def test_a_row_that_can_be_asked_stands_for_those_that_cannot() -> None:
-    data = _with_texts(["a", "a", "b"], ["c", "d"], known=Known(askable=[False, True, True])).with_copies()
+    data = _with_texts(["a", "a", "b"], ["c", "d"], askable=[False, True, True]).with_copies()
     assert data.copies is not None
     assert data.copies.of.tolist() == [1, 1, 2]
 

@@ -11,6 +11,7 @@ import pytest
 from labelchef.base.campaigns import Task
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.base.records import Heard
+from labelchef.base.settings import Settings
 from labelchef.believe.rules import rule_of, rule_values
 from labelchef.believe.spans import utf16, words_in
 from labelchef.loop.rebuild import Verdict
@@ -42,8 +43,11 @@ def computed(ws: Workspace, name: str, proposal: Proposal) -> Progress:
     return look(ws, name)
 
 
-def test_the_effect_of_an_edit_is_the_campaign_that_is_made_with_it(tmp_path: Path) -> None:
+def test_the_effect_of_an_edit_is_the_campaign_that_is_made_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Oracles: a campaign really made with the edited rule, one made without the rule, and what applying it gives."""
+    monkeypatch.setattr(Settings, "tol", 1e-6)
     with open_workspace(tmp_path / "home") as ws:
         name = make(ws, tmp_path / "a", **FIXED)
         other = make(ws, tmp_path / "b", (*RULES[:2], BETTER, RULES[3]), name="edited", **FIXED)
