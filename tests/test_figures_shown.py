@@ -103,7 +103,7 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
     votes = pd.DataFrame(said).query("not gold").pivot_table("label", "item", "person", aggfunc="last")
     agreed = votes[votes["ann"] == votes["bob"]]
     decided = {str(item): int(cast(int, label)) for item, label in agreed["ann"].items()} | {
-        tie.item: int(votes.loc[tie.item, "ann"])
+        tie.item: int(cast(int, votes.loc[tie.item, "ann"]))
     }
     found = quality.quality(ws, slug)
     assert found.guessing == pytest.approx(1 / 3)
