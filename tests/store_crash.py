@@ -69,6 +69,7 @@ class Fault:
 def run(home: Path, url: str | None) -> None:
     """Make or take up the campaign and bring it to its end; votes are noted once they are acknowledged."""
     truth = truth_of(60)
+    setattr(Settings, "tol", 1e-7)  # noqa: B010 (what is compared differs by less)
     with open_workspace(home / "home", url) as ws, (home / "acknowledged").open("a") as notes:
         if not list_campaigns(ws):
             settings = Settings(people=1, batch_size=2, budget=4, ahead=1)
