@@ -166,11 +166,9 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
     values: dict[str, Any] = {}
     if part in ("", "people"):
         found = measuring.progress(ws, campaign)
-        values = _progress_values(ws, campaign, found)
-        values["done"] = {one.number: one for one in found.rounds}
+        values = _progress_values(ws, campaign, found) | {"done": {one.number: one for one in found.rounds}}
     if part == "people":
-        values["about"] = quality.ABOUT
-        values["accounts"] = accounts.list_accounts(ws)
+        values |= {"about": quality.ABOUT, "accounts": accounts.list_accounts(ws)}
     elif part == "settings":
         values["selectors"] = service.selector_choices()
         values["grace_days"] = f"{options.grace_days:g}"
