@@ -381,8 +381,10 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     settings = campaigns.settings(ws, made.json()["slug"])
     assert (settings.people, settings.budget) == (2, 20)
     assert not list(ws.home.glob("labelchef-upload-*"))
-    missing = lead.client.post("/api/campaigns", files=[f for f in files if f[0] != "weak"], data=form)
-    assert (missing.status_code, missing.json()["errors"][0]["where"]) == (422, "body.weak")
+    missing = lead.client.post("/api/campaigns", files=[f for f in files if f[0] != "features"], data=form)
+    assert (missing.status_code, missing.json()["errors"][0]["where"]) == (422, "body.features")
+    trusted = [f for f in files if f[0] != "weak"]
+    assert lead.client.post("/api/campaigns", files=trusted, data={"name": "Trusted only"}).status_code == 201
     nothing = [one for one in files if one[0] in ("features", "items")]
     typed = {"name": "From nothing", "classes": ["a", "b"]}
     unknown = lead.client.post("/api/campaigns", files=nothing, data=typed)
