@@ -1,4 +1,4 @@
-"""How often the intervals of `campaign.accuracy` hold: simulated people of known error.
+"""How often the intervals of `judge.accuracy` hold: simulated people of known error.
 
     python -m experiments.quality --runs 500
 

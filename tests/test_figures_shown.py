@@ -3,9 +3,10 @@
 import json
 import re
 import statistics
+import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +41,7 @@ def test_votes_coverage_conflicts_and_what_is_believed_of_sources() -> None:
         cleaner = fitted(data, sources="naive_bayes")
         cleaner.run(GroundTruth(y))
         votes, Q = np.vstack([data["votes"], data["votes_val"]]), session_of(cleaner).posterior()
-        for j, one in enumerate(cast(Any, cleaner.sources_.itertuples())):
+        for j, one in enumerate(typing.cast(Any, cleaner.sources_.itertuples())):
             said = np.flatnonzero(votes[:, j] >= 0)
             others = np.delete(votes[said], j, axis=1)
             against = ((others >= 0) & (others != votes[said, j][:, None])).any(axis=1)
@@ -102,8 +103,8 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
     said += answered(ws, slug, {"ann": 0.9, "bob": 0.6}, 2)
     votes = pd.DataFrame(said).query("not gold").pivot_table("label", "item", "person", aggfunc="last")
     agreed = votes[votes["ann"] == votes["bob"]]
-    decided = {str(item): int(cast(int, label)) for item, label in agreed["ann"].items()} | {
-        tie.item: int(cast(int, votes.loc[tie.item, "ann"]))
+    decided = {str(item): int(typing.cast(int, label)) for item, label in agreed["ann"].items()} | {
+        tie.item: int(typing.cast(int, votes.loc[tie.item, "ann"]))
     }
     found = quality.quality(ws, slug)
     assert found.guessing == pytest.approx(1 / 3)

@@ -33,7 +33,7 @@ SCHEMA = Path(__file__).parent / "schemas" / "0312_imported.sql"
 
 
 def test_a_new_database_is_that_of_the_version_it_names(tmp_path: Path) -> None:
-    """If this fails, tables changed: databases of users need a step in `store.schema`, and the schema another name."""
+    """If this fails, tables changed: databases of users need a step in `server.store.schema`, and the schema another name."""
     open_workspace(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "labelchef.db")) as made:
         found = made.execute(

@@ -190,7 +190,7 @@ class CampaignSummary:
     """Grows with every change that people who wait should hear of."""
     n_items: int
     spent: int
-    """Samples asked, as `domain.records.AskedCount` defines it."""
+    """Samples asked, as `base.records.AskedCount` defines it."""
     budget: int | None
     round: int
     """The open round, or the last one."""

@@ -1,6 +1,7 @@
 """What is known of files before a campaign is made of them: their roles, the roles of their columns, what was found on the way.
 
-A *plan* says how every file and column is used. It is detected (`intake.detecting`), shown, corrected and kept with the campaign.
+A *plan* says how every file and column is used. It is detected (`data.intake.detecting`), shown, corrected and kept with the
+campaign.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +34,11 @@ class FileRole(StrEnum):
     FEATURES = "features"
     """Numbers by row that the model learns from: embeddings."""
     RULES = "rules"
-    """Rules without code, see `sources.rules`."""
+    """Rules without code, see `believe.rules`."""
     FUNCTIONS = "functions"
-    """A Python file with labelling functions, see `sources.functions`. It is executed, so it is never detected, only named."""
+    """A Python file with labelling functions, see `believe.functions`. It is executed, so it is never detected, only named."""
     LLM = "llm"
-    """Labels by an LLM, a JSON object a line, with or without probabilities; see `sources.llm`."""
+    """Labels by an LLM, a JSON object a line, with or without probabilities; see `believe.llm`."""
     MEDIA = "media"
     """A folder or archive of images that a column names."""
     IGNORED = "ignored"

@@ -72,7 +72,7 @@ class Batch:
     for `expected_infl` the expectation over the answers. NaN where the selector predicts nothing."""
     diagnostics: SelectionDiagnostics = field(default_factory=SelectionDiagnostics)
     by_answer: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    """`by_answer[k, c]`: the influence if `indices[k]` is answered c, formula (A) of `core.influence` at the logits,
+    """`by_answer[k, c]`: the influence if `indices[k]` is answered c, formula (A) of `model.influence` at the logits,
     products, labels and weights the sample was picked with. With look-ahead, what it adds after those before it."""
 
     def __post_init__(self) -> None:

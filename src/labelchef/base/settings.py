@@ -4,7 +4,7 @@ Every field carries an `Option`: what is allowed, what it means, where it may be
 
     checks                        `Settings(...)`, here
     options of `clean`, `init`    `cli.options`
-    schemas of the API            `web.forms`
+    schemas of the API            `server.web.forms`
     fields of the page            templates, from `OPTIONS`
     table of the docs             `tools.docs_reference`
 

@@ -196,7 +196,7 @@ class Asked:
     def write(self, path: Path) -> None:
         """Write the votes as JSONL, a line for each item and class: id, source, label, probability.
 
-        `labelchef init --votes` reads it, and `sources.llm.read_llm_labels`. An answer that names no class is a line without a
+        `labelchef init --votes` reads it, and `believe.llm.read_llm_labels`. An answer that names no class is a line without a
         label that says the problem.
         """
         problems = [

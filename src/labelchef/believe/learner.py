@@ -1,7 +1,7 @@
 """The learner of a session: trusted samples train, and weak labels are what a source model believes (`learning`).
 
 The training set is the N samples that can be asked about, then the trusted ones that were given. Where none were given, the
-first answered samples, which are drawn by chance, become the n trusted ones (`campaign.pilot`): rows of the N. After every round
+first answered samples, which are drawn by chance, become the n trusted ones (`loop.pilot`): rows of the N. After every round
 
     1. the clean model is fitted to the clean samples, and predicts every sample (one half of a sweep); where people are known to
        err, the samples they answered get the labels that follow from it and the answers (`people`), and it is fitted again

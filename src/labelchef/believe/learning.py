@@ -1,7 +1,7 @@
 """What to believe: the source model, gamma and l2, chosen by cross-validation over the clean samples.
 
 The learner trains on clean samples (trusted or answered), with weight 1, and on weak ones, with weight γ and the beliefs q of a
-source model (`sources.models`). The classifier that source models take for their prior is trained on the clean samples alone:
+source model (`believe.models`). The classifier that source models take for their prior is trained on the clean samples alone:
 
     clean model   Σ_clean ℓ_k + (μ/2) ‖W‖²,    p = softmax(T · logits)           μ and T by cross-validation
     learner       Σ_clean ℓ_k + γ Σ_weak ℓ(q_i, x_i) + (λ/2) ‖W‖²,    l2 = λ / (number of rows)

@@ -1,6 +1,6 @@
 """Labels by a large language model: what it is asked, how its answers are read, and how they become votes.
 
-`sources.asking` sends the questions. A *question* is one message made of a template, the descriptions of the classes and the
+`believe.asking` sends the questions. A *question* is one message made of a template, the descriptions of the classes and the
 content of a row. The answer is a JSON object {"label": "..."}, where the server can force one, or a text that names one class.
 
 **Probabilities from tokens.** Servers can give, for every token of the answer, the log-probabilities of the chosen token and of

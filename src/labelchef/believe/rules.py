@@ -16,7 +16,7 @@ A rules file is TOML or JSON: a list `rules` of tables.
     threshold    at_least, at_most, above, below                   the number in the column is within all given bounds
     model        map, probability, at_least; no label              the column holds a label (of another model)
 
-What a word is, is said in `sources.searching`; how patterns are kept from running for ever, in `sources.patterns`.
+What a word is, is said in `believe.searching`; how patterns are kept from running for ever, in `believe.patterns`.
 
 **Facts.** Rule j votes y_j(i) on the rows M_j of n. With the trusted rows G, whose labels g(i) are known,
 
@@ -408,7 +408,7 @@ class RuleBoard:
     """Rules on one frame of rows. It keeps what is costly, so that a rule that is typed, changed or renamed costs only itself.
 
     The frame has the column `id` and the columns that the rules name; it must not change. `seconds` is the time limit of one
-    pattern, see `sources.patterns`.
+    pattern, see `believe.patterns`.
     """
 
     def __init__(self, frame: pd.DataFrame, *, seconds: float | None = None) -> None:

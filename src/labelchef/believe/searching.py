@@ -1,4 +1,4 @@
-"""Words in a column of n texts. Patterns: `sources.patterns`.
+"""Words in a column of n texts. Patterns: `believe.patterns`.
 
 A text is compared after casefolding (unless `match_case`) and in the Unicode form NFC. A *word character* is a letter,
 a digit or the underscore. A word w occurs as a whole word where neither neighbour of the occurrence is a word character; an end

@@ -3,7 +3,8 @@
     votes, weak labels      sent once, and kept from round to round (`send_votes`)
     clean labels            sent for each model, the few that there are
     log p, Q                made on the workers, of the logits that are there; only the last Q comes here
-    counts (J·C, C)         of every part, added in the order of the parts; large ones as whole numbers (`engines.cluster.sums`)
+    counts (J·C, C)         of every part, added in the order of the parts; large ones as whole numbers
+    (`model.engines.cluster.sums`)
 
 Each part is an `Evidence` of its own on its worker, so the formulas are those of one process.
 """

@@ -2,7 +2,7 @@
 
 n texts, V words or pairs of words. Texts are compared in lower case (casefolded, NFC). A word is a run of letters, digits and
 underscores. A pair is two words with one space between them, so that "check out" occurs where a keyword rule with these words
-would find it (`sources.rules`).
+would find it (`believe.rules`).
 
     presence (n, V) sparse,  presence[i, v] = 1 where text i has the word or pair v
 """

@@ -5,7 +5,7 @@ A command gets a group of options as one value:
     @takes(files=file_options(...), settings=setting_options(), ws=workspace_options())
     def command(name: ..., files: dict[str, Any], settings: Settings, ws: "Workspace") -> None: ...
 
-The options of the settings come from `domain.settings.OPTIONS`; a new setting needs no change here.
+The options of the settings come from `base.settings.OPTIONS`; a new setting needs no change here.
 Many options of one command are the fields of a dataclass (`options_of`).
 """
 

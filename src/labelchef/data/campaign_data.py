@@ -125,7 +125,7 @@ class CampaignData:
 
         Without `Y_weak`, the weak labels are the shares of the votes, and without `classes` too, the classes are those of
         `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers. Without
-        `X_val` and `y_val` there are no trusted samples (`campaign.pilot`).
+        `X_val` and `y_val` there are no trusted samples (`loop.pilot`).
         """
         contents, known = contents or Contents(), known or Known()
         rows, columns = read(X, "X", None), columns_of(X)

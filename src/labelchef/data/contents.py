@@ -1,7 +1,7 @@
 """What people see of the items of a campaign, and what the items are called: read a piece at a time, checked, made into rows.
 
-A table is a frame, or a file (`io.items_file`) of which only a piece is in memory. Ids are compared by 64-bit digests, 8 bytes an
-item; those with equal digests are then compared as texts.
+A table is a frame, or a file (`data.files.items_file`) of which only a piece is in memory. Ids are compared by 64-bit digests,
+8 bytes an item; those with equal digests are then compared as texts.
 """
 
 import math

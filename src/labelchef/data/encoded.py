@@ -1,6 +1,6 @@
 """`EncodedClassifier`: the final model together with the encoder, so that it reads what people have: texts, images, tables.
 
-    X = encoder(rows)   (n, D)           `encoders.fitted`
+    X = encoder(rows)   (n, D)           `data.encoders.fitted`
     P, ŷ of X                            `classifier.LinearClassifier`
 
 Its model.npz is that of the classifier with one more array, `encoder`: the bytes of the fitted encoder.

@@ -110,7 +110,7 @@ class Split:
 
 
 class CrossFitted(Split):
-    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`).
+    """Trusted samples that train: each is judged by the model without it, in closed form (`model.leave_one_out`).
 
     What is believed of weak samples was learned from the trusted ones too: that part of a label's effect is taken out by folds
     (`Learner.belief_shift`).

@@ -7,7 +7,7 @@ trusted samples, cross-fitted, by
     Δ_j = (γ/N) Σ_i S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
 
 to first order. q⁻ⱼ is exact where j votes, with the rates of the other sources as they are; that those change too is counted to
-first order (`sources.muting`). One solve for V serves all sources.
+first order (`believe.muting`). One solve for V serves all sources.
 
 Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
 """

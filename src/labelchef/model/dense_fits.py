@@ -107,7 +107,7 @@ class DenseRows:
     def leave_one_out(self, Y: Float64s, W: Float64s, strength: float) -> Float64s:
         """Logits (n, C) of all rows, each without itself, at the minimum W for weights 1.
 
-        The Kronecker form of `core.leave_one_out`: b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j for each direction c of Q.
+        The Kronecker form of `model.leave_one_out`: b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j for each direction c of Q.
         """
         A = self.X @ W
         P = probabilities(A)

@@ -5,7 +5,7 @@
     A     = ∇² (1/N) Σ r_i ℓ_i + (λ + damping) I                                           curvature "hessian"
     A v   = g_val                     conjugate gradients; a product is a sum over batches
     S[i]  = J_i v                     one jvp pass over the training set                   (N, C)
-    I(i, c) = S[i, c] − (γ Y[i] + (1 − γ) P[i]) · S[i]                                     (A), as in `core.influence`
+    I(i, c) = S[i, c] − (γ Y[i] + (1 − γ) P[i]) · S[i]                                     (A), as in `model.influence`
 
 J_i = ∂f(x_i; w)/∂w (C, M), for the M influenced parameters; the network predicts (dropout off, batch norms at their
 running figures). For a linear network the two curvatures are one, and this is the convex INFL.

@@ -1,4 +1,4 @@
-"""The learner of a network: trusted samples train, and weak labels are what a source model believes (`sources.models`).
+"""The learner of a network: trusted samples train, and weak labels are what a source model believes (`believe.models`).
 
     F(w) = (1/M) Σ_{r_i > 0} r_i ℓ(Y[i], x_i; w) + (λ/2) ‖w‖²
 

@@ -8,7 +8,7 @@ With S[i] = J_i v of `networks.influence` in the place of X V:
     infl_d          (P[i] − Y[i])·S[i]          N · change of the validation loss without i, at weight 1
     o2u             minus the mean loss of i over epochs of a cyclic learning rate
 
-Q = softmax(A − η S) as in `core.posterior`. Along v, the logits of the trusted samples change by T = J v; the curvature of the
+Q = softmax(A − η S) as in `model.posterior`. Along v, the logits of the trusted samples change by T = J v; the curvature of the
 validation loss is vᵀ H_val v = mean_j Var_{P_j} T_j in the Gauss–Newton approximation, and the damped curvature replaces H.
 
 F is a mean over the M rows that have weight, an influence is R times a change, R being all rows (N samples, and the n trusted

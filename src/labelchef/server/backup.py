@@ -4,7 +4,7 @@ The file is a tar (`.tar`), compressed where its name ends in `.gz`. Its members
 
     manifest.json            format, version of the program, schema, when it was made
     files/PATH               arrays that a round replaces: those that belong to the rows, copied first
-    tables/NAME/NUMBER.jsonl rows of the database (`store.dump`), all of one moment
+    tables/NAME/NUMBER.jsonl rows of the database (`server.store.dump`), all of one moment
     files/PATH               all other files of campaigns, files that were uploaded, the signing key
     digests/NUMBER.json      after at most 500 members: SHA-256 of each of them
     end.json                 how many members and rows there are, and a digest over all digests: without it the file is cut off

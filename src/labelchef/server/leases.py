@@ -1,7 +1,7 @@
 """One lease a campaign: which process moves its rounds on, until when, and how another takes over.
 
-A lease is a row of the database (`store.lease_table`): holder, end, and a fencing number that goes up by one at every taking.
-Whoever holds it renews it (`BEAT_SECONDS`) for `LEASE_SECONDS`. It is free again
+A lease is a row of the database (`server.store.lease_table`): holder, end, and a fencing number that goes up by one at every
+taking. Whoever holds it renews it (`BEAT_SECONDS`) for `LEASE_SECONDS`. It is free again
 
     given back     by its holder
     holder dead    at once: PostgreSQL keeps a lock for every holder on a connection of its own and drops it when the process

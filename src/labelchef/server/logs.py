@@ -4,7 +4,7 @@ What a line may hold is decided here, for every logger of the process, libraries
 
     event      the constant text of the call. Of what is put into it only numbers, paths of the server and errors whose words
                this program chose are shown; everything else is "…"
-    facts      those of `domain.events`
+    facts      those of `base.events`
     error      type, code and places in the source, for the whole chain of causes; never the message, which may quote data
 """
 

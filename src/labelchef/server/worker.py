@@ -2,10 +2,10 @@
 
 A thread looks what is due and hands it to a few others: steps of different campaigns run side by side, of one campaign one after
 the other. A step that a pause, a stop or the end of the server has made useless is broken off at its next sweep over the data
-(`domain.stopping_work`); the ledger is written at the end of a step only, so nothing is half done.
+(`base.stopping_work`); the ledger is written at the end of a step only, so nothing is half done.
 
 There may be several workers, in one process each, on any machine that sees the database and the home. A worker takes the lease
-of a campaign (`services.leases`) with its first step there and keeps it: the model stays in its memory. It takes no more than
+of a campaign (`server.leases`) with its first step there and keeps it: the model stays in its memory. It takes no more than
 its share, campaigns / workers rounded up, as long as others take the rest within `_PATIENCE` seconds, and gives back one at a
 time what is above its share, of campaigns that have nothing to do.
 """

@@ -1,6 +1,6 @@
 """The compiled inner loop of DeltaGrad-L: what a step does besides computing the gradient of its mini-batch.
 
-Everything is in the coordinates of `core.contrasts`: a parameter or gradient is k·D numbers.
+Everything is in the coordinates of `model.contrasts`: a parameter or gradient is k·D numbers.
 
     B v = σ v − [Y; σS]ᵀ M [Y; σS] v                     the compact form of L-BFGS, with
     M⁻¹ = [[−D, Lᵀ], [L, σ SSᵀ]], D = diag(s_i·y_i), L_ij = s_i·y_j for i > j, σ = s·y / s·s

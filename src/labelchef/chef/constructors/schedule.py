@@ -99,7 +99,7 @@ class Trajectory:
     """A descent from w_0 = 0: its schedule, its learning rate, and its gradients and parameters.
 
     `gradients` (T, k, D) are g_t, `ends` (epochs + 1, k, D) the parameters after each epoch, both in the coordinates
-    of `core.contrasts`.
+    of `model.contrasts`.
     """
 
     schedule: Schedule

@@ -13,7 +13,7 @@ bounds cannot prune, for example in the first round, every eligible sample is sc
 
 Expected influence: the influence of asking, in expectation over the answers (docs/method.md).
 
-    E(i) = Σ_c Q[i, c] I(i, c)            Q of `core.posterior`, I of `core.influence`
+    E(i) = Σ_c Q[i, c] I(i, c)            Q of `model.posterior`, I of `model.influence`
     ranked by E(i) − β sd_Q I(i, ·)       most negative first; β = `optimism`
     suggestion  argmax_c Q[i, c]
 

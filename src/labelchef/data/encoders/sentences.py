@@ -9,7 +9,7 @@ A network is named by
     any other name  of a model that sentence-transformers finds in its own cache or downloads
 
 It runs on a GPU where there is one. Texts are encoded in order of their length, so that little is padded, and each text once;
-with a cache folder, finished chunks are kept (`encoders.cache`). Texts longer than the network reads are cut by it.
+with a cache folder, finished chunks are kept (`data.encoders.cache`). Texts longer than the network reads are cut by it.
 
 A file keeps the name and a digest of the weights, not the weights. Where the name leads to no network, or to other weights, new
 rows cannot be encoded, and the error says what to install.

@@ -1,17 +1,17 @@
 """Encoders by name, as the command line has them, and those that are taken where none is named.
 
     name                    of       what it is
-    tfidf                   text     words and characters, two blocks, no download (`encoders.text`)
-    sentence                text     the sentence encoder MiniLM (`encoders.sentences`)
+    tfidf                   text     words and characters, two blocks, no download (`data.encoders.text`)
+    sentence                text     the sentence encoder MiniLM (`data.encoders.sentences`)
     sentence:NAME           text     another one, by its name or folder
-    pixels                  images   small pictures and gradients (`encoders.images`)
+    pixels                  images   small pictures and gradients (`data.encoders.images`)
     efficientnet            images   EfficientNet-Lite0
-    table                   columns  numbers, categories, dates (`encoders.tables`)
+    table                   columns  numbers, categories, dates (`data.encoders.tables`)
     auto                    all      what is usual for every kind that no other name is about
 
 Usual are: for text, tfidf, and beside it the sentence encoder where it is installed and there is a GPU, or no more than
 `sentences.USUAL_ROWS` texts; for images, efficientnet where it is
-installed, else pixels; for columns, table. Features that came as numbers are always used (`encoders.numbers`).
+installed, else pixels; for columns, table. Features that came as numbers are always used (`data.encoders.numbers`).
 
 A name replaces what is usual for its kind; the other kinds keep it. Several names of one kind stand side by side.
 """

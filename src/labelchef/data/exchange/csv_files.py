@@ -1,4 +1,4 @@
-"""CSV files with every cell as text: formulas are guarded when written (`io.formulas`), and read back as they were."""
+"""CSV files with every cell as text: formulas are guarded when written (`data.files.formulas`), and read back as they were."""
 
 import csv
 import io

@@ -3,7 +3,7 @@
     id           string
     CONTENT      string, a column each; paths of images stay paths
     label        ClassLabel with the class names, null where there is none
-    probability  float64;  origin, see `campaign.dataset.LabelOrigin`
+    probability  float64;  origin, see `data.dataset.LabelOrigin`
     answers      list of {annotator, label};  votes, list of {source, label}
     predictions  list of {model, label, score};  probabilities, list of {label, probability}
     flags        list of string;  rank, int64

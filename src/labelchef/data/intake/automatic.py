@@ -1,8 +1,8 @@
 """Automatic sources by name: from joined rows to a long table of votes.
 
-    snuba             `sources.snuba`: words, columns or encoded features → heuristics; each is a source
+    snuba             `believe.snuba`: words, columns or encoded features → heuristics; each is a source
     snuba-together    the same heuristics as one source: what their label aggregator believes, as soft votes
-    affinity          `sources.affinity`: groups of similar images as one source with soft votes
+    affinity          `believe.affinity`: groups of similar images as one source with soft votes
 
 All of them learn from the trusted rows, and their votes there are cross-fitted: every trusted row is voted on by what was made
 without it. These votes also decide whether there is a source at all. Of n trusted rows that are voted on, k rightly,
@@ -13,7 +13,7 @@ n_v of them for class v, whose share among the trusted rows is f(v), there are v
 A source that is no better than chance would not only be useless: beside good ones it can make them worse. It is one decision
 for all heuristics, so the votes on trusted rows stay honest.
 
-Interactive Weak Supervision needs a person: `proposals_of` starts it, `sources.rules.apply_rules` gives the votes of the rules
+Interactive Weak Supervision needs a person: `proposals_of` starts it, `believe.rules.apply_rules` gives the votes of the rules
 that were chosen.
 
 The table has the columns item (id), source, label, and probability where votes are soft: then an item and source have a row for

@@ -1,10 +1,10 @@
 """How much each group of blocks of an encoder counts, chosen together with γ and λ by cross-validation.
 
-Groups come with rows of mean squared length 1 (`encoders.fitted`). For G groups the weights tried are
+Groups come with rows of mean squared length 1 (`data.encoders.fitted`). For G groups the weights tried are
 
     all 1;  one group at ½, the others at 1;  one group alone                    (G ≥ 2; nothing is tried for one group)
 
-2 G + 1 in all. For all 1, `campaign.learning.choose` makes the learner's whole choice on the rows that the learner itself would
+2 G + 1 in all. For all 1, `believe.learning.choose` makes the learner's whole choice on the rows that the learner itself would
 draw; for the others it chooses γ and λ, with the source model that was chosen for all 1 (where that is none: λ alone). What
 counts is the cross-entropy of held-out trusted samples under what was chosen, with the same folds for all. All 1 is taken unless
 the best of the others lowers it to `learning.WORTH` of that: the best of many trials looks better than it is. Nothing depends on

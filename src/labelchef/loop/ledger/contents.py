@@ -1,6 +1,6 @@
 """What the lines of a ledger file hold, and whether its links follow from them, without the workspace and its database.
 
-Each link follows from the link before it and the lines since (`ledger.links`), the first one also from classes, items and
+Each link follows from the link before it and the lines since (`server.ledger.links`), the first one also from classes, items and
 arrays; with pseudonyms, which change the lines of votes, only the latter is computed.
 """
 

@@ -5,7 +5,7 @@
      "validation": {...}, "steering": {...}, "test": {...} or null, "predicted_change": x, "realised_change": x,
      "selection": {...}, "construction": {...}, "seconds": {...}}
 
-`ledger.conversion` makes the lines. Round 0 is not in the file: it follows from the data.
+`loop.ledger.conversion` makes the lines. Round 0 is not in the file: it follows from the data.
 """
 
 import json

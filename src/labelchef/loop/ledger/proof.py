@@ -6,7 +6,7 @@
     header     format, campaign, classes, settings, rule by which votes become decisions, version of labelchef
     data       name, type, shape and SHA-256 of every array, in NumPy's .npy format
     items      up to 500 samples of a split: key, SHA-256 of what people saw, label given with the data; weak labels (base64, <f8)
-    vote, decision, change, round     the bodies of `store.chain_table`; a round comes behind all rows that its link covers
+    vote, decision, change, round     the bodies of `server.store.chain_table`; a round comes behind all rows that its link covers
     seal       number of lines before, time of the export, public key, signature of the seal's hash
 
 The same facts give the same bytes, apart from the seal, which holds the time. A file without a signature (key null) shows that

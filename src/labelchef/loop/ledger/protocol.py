@@ -1,7 +1,7 @@
 """The contract of a ledger.
 
 A ledger holds facts: which samples were put to people, what they voted, what was decided, and what each round came to.
-`campaign.steps` reads `standing()`, finds the step that is due, computes, and writes the result back:
+`loop.steps` reads `standing()`, finds the step that is due, computes, and writes the result back:
 
     begin     the first model is trained                    round 0
     open      a batch is selected                           people may vote
@@ -80,7 +80,7 @@ class Standing:
     mark: tuple[int, ...] = ()
     """Which state of the ledger this describes; an implementation compares it before it writes."""
     version: int = 0
-    """Of the votes of sources, see `domain.records.Heard`."""
+    """Of the votes of sources, see `base.records.Heard`."""
 
     @property
     def heard(self) -> Heard:

@@ -1,6 +1,6 @@
 """Compiled row kernels: everything that one pass over X can compute, in one pass.
 
-Shapes, with k = C − 1 contrast columns (class c against class 0, see `core.contrasts`):
+Shapes, with k = C − 1 contrast columns (class c against class 0, see `model.contrasts`):
 
     X        (N, d)      float32 or float64, rows contiguous; the bias column is not stored, D = d + bias.
                          Or float16, given as its bits in uint16, with `half` True, which is None for others

@@ -1,9 +1,9 @@
 """Care of campaigns: rename, archive, delete with a grace period, restore, copy with other settings; and their removal.
 
 A deleted campaign is found by nothing but `restore` until its grace period is over. Then the worker removes it (`purge`): the
-ledger in one transaction, then the items piece by piece (`store.removal`), and after that its folder. A process that dies before
-the first transaction ends has removed nothing; one that dies later leaves items and a folder that the next purge removes,
-because the removal is on record.
+ledger in one transaction, then the items piece by piece (`server.store.removal`), and after that its folder. A process that
+dies before the first transaction ends has removed nothing; one that dies later leaves items and a folder that the next purge
+removes, because the removal is on record.
 """
 
 import logging

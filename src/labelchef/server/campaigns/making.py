@@ -1,8 +1,8 @@
 """A new campaign is made: its files, then its items some thousand at a time, at the end all that lets it be found.
 
 No transaction is long: votes in other campaigns go on meanwhile, and memory holds one piece of the items. Until the end the
-campaign is marked as one that is removed (`store.removal`), and this process holds a lock on its folder. If it fails, what was
-made is removed at once; if the process dies, by the next worker (`care.purge`).
+campaign is marked as one that is removed (`server.store.removal`), and this process holds a lock on its folder. If it fails,
+what was made is removed at once; if the process dies, by the next worker (`care.purge`).
 """
 
 import contextlib

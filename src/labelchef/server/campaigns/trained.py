@@ -266,7 +266,7 @@ def step(ws: Workspace, campaign: str, lease: Lease) -> bool:
 
 
 def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
-    """Write what the model of the last round says of every item (`services.campaigns.numbers`), if it is not written yet.
+    """Write what the model of the last round says of every item (`server.campaigns.numbers`), if it is not written yet.
 
     With `scored` the influences of all items are computed too, which takes as long as a selection: people have their next
     batch already. Where that takes long, those of the first model stay, with the round that they are of.
@@ -309,7 +309,7 @@ class ReplayOutcome:
     message: str
     rounds: tuple[rebuild.ReplayedRound, ...]
     altered: int | None = None
-    """The first round whose link does not follow from the rows in the database (`ledger.links`); None if all do."""
+    """The first round whose link does not follow from the rows in the database (`server.ledger.links`); None if all do."""
     unproven: str = ""
     """What links do not show, in words; empty if they cover all."""
 

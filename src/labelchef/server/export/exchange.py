@@ -1,5 +1,5 @@
 """Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
-computed; the final model, which is trained for it. Votes of other tools come in by `services.intake.importing`."""
+computed; the final model, which is trained for it. Votes of other tools come in by `server.intake.importing`."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Lines of a ledger in the form of `ledger.proof`: what all campaigns have, and the whole of one in a folder or in memory.
+"""Lines of a ledger in the form of `loop.ledger.proof`: what all campaigns have, and the whole of one in a folder or in memory.
 
 Such a one is chained, without links and without a signature: it has no workspace, so no key.
 """

@@ -52,7 +52,7 @@ _NAMES = {SplitName.TRAIN: "train", SplitName.VALIDATION: TRUSTED, SplitName.TES
 
 
 def export_dataset(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
-    """Write every row with its content, final label, probability, origin, votes and flags, see `campaign.dataset`.
+    """Write every row with its content, final label, probability, origin, votes and flags, see `data.dataset`.
 
     `format` is one of tables ('csv', …) or of another tool ('label-studio', …), else by the ending of the file.
     """

@@ -65,7 +65,7 @@ class Record:
     fold_case: bool = False
     classes: tuple[str, ...] | None = None
     rules: tuple[Mapping[str, object], ...] = ()
-    """Rules that were made on the page, as `sources.rules.rule_of` reads them."""
+    """Rules that were made on the page, as `believe.rules.rule_of` reads them."""
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Column of text → what was said of the rules that were proposed for it, as `Proposals.state` gives it."""
     plan: Plan | None = None

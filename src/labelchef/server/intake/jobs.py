@@ -3,7 +3,7 @@
 A new piece of work takes the place of what is still done for the same intake, and what came of that is dropped. Joined
 rows stay in memory for a few intakes; the others are read again when needed.
 
-With several web processes each keeps rows for itself. While one works on an intake it has its lease (`services.leases`), and the
+With several web processes each keeps rows for itself. While one works on an intake it has its lease (`server.leases`), and the
 others tell what it does; what a process has read counts as long as files and corrections are the same (`folders.stamp`).
 """
 

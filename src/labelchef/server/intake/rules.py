@@ -1,7 +1,7 @@
 """Rules without code that are made on the page: tried while they are typed, kept with the intake, applied to its rows.
 
 Rules are tried on training and trusted rows together: n rows, of which the trusted ones have a label. Other rules are proposed,
-one after the other (`sources.interactive`), and a lead says of each whether it is useful. The answers are kept with the intake;
+one after the other (`believe.interactive`), and a lead says of each whether it is useful. The answers are kept with the intake;
 a useful rule becomes one of the page's rules by `steps.keep_rules`, like one that was typed.
 """
 

@@ -20,7 +20,7 @@ _PLAIN = 0.5
 
 
 class VotesSeen:
-    """The table of `sources.votes`: n rows, column j·C + c is the vote of source j for class c."""
+    """The table of `believe.votes`: n rows, column j·C + c is the vote of source j for class c."""
 
     def __init__(self, names: tuple[str, ...], n_classes: int, parts: "Mapping[str, NDArray[Any]]") -> None:
         self.names = names

@@ -2,9 +2,9 @@
 
 A job is a row of the database, so it is still there after a restart: one that waited is done then, one that ran is marked as
 interrupted and can be started again. How far a job is stays in memory: it changes many times a second, and votes should not
-wait for it; other processes see it a second later, in the job's lease (`services.leases`). Results stay: a file in the folder of
+wait for it; other processes see it a second later, in the job's lease (`server.leases`). Results stay: a file in the folder of
 the campaign, or what was found as JSON. Every worker runs one job at a time, in one thread of low priority, beside the steps of
-the campaigns. Cancelling stops it at its next sweep over the data (`domain.stopping_work`).
+the campaigns. Cancelling stops it at its next sweep over the data (`base.stopping_work`).
 """
 
 import shutil

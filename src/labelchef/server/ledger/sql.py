@@ -1,4 +1,4 @@
-"""A ledger in a database (SQLite or PostgreSQL), written by many processes: the contract of `ledger.protocol`.
+"""A ledger in a database (SQLite or PostgreSQL), written by many processes: the contract of `loop.ledger.protocol`.
 
 Every write is one transaction that first looks whether the round it was computed for is still the last one. Votes come
 from the services: a batch is complete when each of its items has the votes it needs, or a decision of a lead.
@@ -96,7 +96,8 @@ class SqlLedger:
     signer: Signer = Signer()  # noqa: RUF009 (it never changes)
     """Makes the links of rounds."""
     fence: tuple[str, int] | None = None
-    """The lease (`store.lease_table`) under which this is written, and its number: refused once another process has taken it."""
+    """The lease (`server.store.lease_table`) under which this is written, and its number: refused once another process has
+    taken it."""
 
     def standing(self) -> Standing:
         """Where the campaign stands."""

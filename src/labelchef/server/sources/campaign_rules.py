@@ -43,7 +43,7 @@ _SPLITS = (SplitName.TRAIN, SplitName.VALIDATION)
 _RENAMED = ("id", "text", "image")
 _KEPT, _MOST_VERSIONS = 8, 1000
 RuleValues = Mapping[str, object]
-"""A rule as plain values, see `sources.rules.rule_of`."""
+"""A rule as plain values, see `believe.rules.rule_of`."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the store returns: a dataclass for each kind of row, and two ways to read them.
 
-`store.tables` makes the tables from these rows. A statement selects a whole table, or `columns(Kind, Table, ...)`: the
+`server.store.tables` makes the tables from these rows. A statement selects a whole table, or `columns(Kind, Table, ...)`: the
 columns that the fields of `Kind` name, in their order. A row is then built from its values by position.
 """
 
@@ -53,7 +53,8 @@ class CampaignRow:
     purge_at: float | None
     """When the worker removes a deleted campaign for good."""
     purging: bool
-    """True while it is made or removed: nothing finds it, and the triggers of the ledger let its rows go (`store.removal`)."""
+    """True while it is made or removed: nothing finds it, and the triggers of the ledger let its rows go
+    (`server.store.removal`)."""
     first_item: int | None
     """The inner id of its first item; the others follow in the order of splits and positions. None if version 0.3 or an earlier
     one made it."""
@@ -76,7 +77,7 @@ class RemovedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """Work in the background that a lead has started (`services.jobs.jobs`)."""
+    """Work in the background that a lead has started (`server.jobs.jobs`)."""
 
     id: int
     public_id: str
@@ -99,7 +100,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """What one process may work on alone (`services.leases`). A row stays when its lease is given back: its fence counts on."""
+    """What one process may work on alone (`server.leases`). A row stays when its lease is given back: its fence counts on."""
 
     id: int
     name: str
@@ -177,7 +178,7 @@ class RoundRow(TurnRow):
     labels_hash: str | None
     model_hash: str | None
     outcome: dict[str, Any] | None
-    """What `ledger.conversion` makes of a closed round, and the gains by split."""
+    """What `loop.ledger.conversion` makes of a closed round, and the gains by split."""
     diagnostics: dict[str, Any]
     """How the selection was computed."""
     rebuilt: str
@@ -188,8 +189,8 @@ class RoundRow(TurnRow):
     settings: Settings | None
     """Those with which the round was opened; None for a round of an earlier version."""
     link: dict[str, Any] | None
-    """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
-    closed."""
+    """What makes a change of stored rows visible (`server.ledger.links`); None for a round that is open, or that an earlier
+    version closed."""
 
 
 class RoundValues(TypedDict, total=False):

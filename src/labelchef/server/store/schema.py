@@ -1,6 +1,7 @@
 """Make the tables of a new database, and refuse one of another version: there is one schema, that of labelchef 0.2.
 
-Whoever changes `store.tables` gives `VERSION` another name, and `prepare` the statements that bring a database of 0.2 to it.
+Whoever changes `server.store.tables` gives `VERSION` another name, and `prepare` the statements that bring a database of 0.2 to
+it.
 """
 
 from dataclasses import dataclass

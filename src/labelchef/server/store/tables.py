@@ -2,8 +2,8 @@
 
 A whole number `x_id` refers to the table x, and `supersedes` to a row of the same table. Facts are appended; what can be
 rebuilt from them says so. vote, decision, application, setting_change, guideline, comment and gold_answer are a ledger: triggers
-of the database refuse to change or delete a row, except while a whole campaign is removed (`store.removal`). Times are seconds
-since 1970 (UTC).
+of the database refuse to change or delete a row, except while a whole campaign is removed (`server.store.removal`). Times are
+seconds since 1970 (UTC).
 """
 
 import functools

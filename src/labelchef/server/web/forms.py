@@ -1,6 +1,6 @@
 """What requests bring: records that are checked before any service is called.
 
-The models of the settings are derived from `domain.settings.OPTIONS`, so that a new setting needs no change here. Types,
+The models of the settings are derived from `base.settings.OPTIONS`, so that a new setting needs no change here. Types,
 bounds, choices and defaults are in the models, and so in the OpenAPI document. What depends on several settings, or on
 what is installed, is checked by `Settings` and the services.
 """

@@ -2,7 +2,7 @@
 
 With several web processes the counters of all of them are added up: `shared_folder` sets the folder through which
 prometheus_client shares them (its multiprocess mode), before any process starts. Numbers of rounds, campaigns and jobs come from
-the database (`services.measures`), so they need no sharing and hold for workers on other machines too.
+the database (`server.measures`), so they need no sharing and hold for workers on other machines too.
 
 Labels are routes as declared, methods, statuses, codes, states and steps: never names of people or campaigns.
 """

@@ -49,7 +49,7 @@ class ServeOptions(BaseSettings):
     grace_days: float = Field(GRACE_DAYS, ge=0, le=36500)
     """Days in which a deleted campaign can be restored."""
     log: LogForm = LogForm.WARNINGS
-    """How much is logged, and how (`services.logs`)."""
+    """How much is logged, and how (`server.logs`)."""
     metrics: bool = False
     """Whether /metrics answers."""
     metrics_token: SecretStr | None = Field(None, exclude=True)

@@ -77,7 +77,7 @@ class FewRows:
 
 
 class RowHandle:
-    """A row array whose parts are on workers. See `engines.protocol` for what can be done with it."""
+    """A row array whose parts are on workers. See `model.engines.protocol` for what can be done with it."""
 
     __array_ufunc__ = None  # NumPy leaves `number * handle` to `__rmul__`
 
