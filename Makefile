@@ -51,11 +51,11 @@ screenshots: $(READY)
 	tools/system-parts
 	$(BIN)/python -m tests.web.screenshots docs/screenshots
 
-# Ten thousand damaged files over every reader, then hostile requests where that part is there; prints tables.
+# Ten thousand damaged files over every reader, then hostile requests; prints tables.
 FUZZ_CASES ?= 10000
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz_files --cases $(FUZZ_CASES)
-	@if [ -f tests/fuzz_requests.py ]; then $(BIN)/python -m tests.fuzz_requests; fi
+	$(BIN)/python -m tests.fuzz_requests
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

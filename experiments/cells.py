@@ -98,8 +98,9 @@ def whole_validation() -> Setting:
 def code_digest() -> str:
     """A digest of the package's source, so that results of different code can be told apart."""
     folder = Path(labelchef.__file__).parent
-    rooms = ("core", "engines", "selectors", "constructors", "campaign", "annotators", "aggregation", "networks")
-    files = [folder / "loop/cleaner.py", *(path for room in rooms for path in sorted((folder / room).glob("*.py")))]
+    rooms = [folder / name for name in ("base", "model", "chef", "judge", "believe", "data", "loop", "networks")]
+    assert all(room.is_dir() for room in rooms), rooms
+    files = [path for room in rooms for path in sorted(room.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 

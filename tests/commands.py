@@ -26,7 +26,7 @@ from typing import NoReturn
 ROOT = Path(__file__).parent.parent
 PRETRAINED = ("sentence_transformers", "efficientnet_lite_pytorch")
 """Modules behind the encoders that are usual for texts and images where they are installed."""
-_ROOMS = ("campaign", "cli", "exchange", "intake", "io", "ledger", "report", "services", "store")
+_ROOMS = ("cli", "data", "judge", "loop", "server")
 _LAZY = ("altair", "openpyxl", "pyarrow.parquet", "numba", "pwdlib.hashers.argon2", "sklearn.linear_model")
 """What commands import when they use it."""
 
@@ -86,9 +86,11 @@ def fresh(*arguments: object, env: Mapping[str, str] | None = None) -> subproces
 def _modules() -> Iterator[str]:
     import labelchef
 
-    for found in pkgutil.walk_packages(labelchef.__path__, "labelchef."):
-        if found.name.split(".")[1] in _ROOMS and ".migrations" not in found.name:
-            yield found.name
+    for room in _ROOMS:
+        path = [f"{labelchef.__path__[0]}/{room}"]
+        found = [one.name for one in pkgutil.walk_packages(path, f"labelchef.{room}.")]
+        assert found, f"there is no room {room}"
+        yield from (name for name in found if not name.startswith("labelchef.server.web"))
     yield from _LAZY
 
 

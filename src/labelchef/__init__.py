@@ -1,4 +1,4 @@
-"""labelchef finds the few weak labels whose cleaning helps your model most."""
+"""labelchef trains a classifier from everything you know, and asks people for the few labels that are still worth asking."""
 
 from typing import TYPE_CHECKING, Any
 

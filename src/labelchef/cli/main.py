@@ -60,7 +60,7 @@ class _Commands(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Find the few weak labels whose cleaning helps your model most, and clean them.",
+    help="Train a classifier from everything you know, and ask people for the few labels that are still worth asking.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -82,7 +82,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find the few weak labels whose cleaning helps your model most, and clean them."""
+    """Train a classifier from everything you know, and ask people for the few labels that are still worth asking."""
 
 
 _STRATEGY = f"{STRATEGIES} Default: one if there are people (--truth or --votes), else two."

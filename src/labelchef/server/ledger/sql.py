@@ -1,7 +1,7 @@
 """A ledger in a database (SQLite or PostgreSQL), written by many processes: the contract of `loop.ledger.protocol`.
 
 Every write is one transaction that first looks whether the round it was computed for is still the last one. Votes come
-from the services: a batch is complete when each of its items has the votes it needs, or a decision of a lead.
+from `server.labelling.votes`: a batch is complete when each of its items has the votes it needs, or a decision of a lead.
 """
 
 import contextlib

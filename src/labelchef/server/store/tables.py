@@ -21,7 +21,7 @@ from labelchef.server.store.arrays import ArrayFacts
 
 LEDGER_TABLES = ("vote", "decision", "application", "setting_change", "guideline", "comment", "gold_answer")
 METADATA = sa.MetaData(
-    naming_convention={  # migrations refer to constraints by name
+    naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "fk": "fk_%(table_name)s_%(column_0_name)s",

@@ -1,1 +1,1 @@
-"""The API and the page (extra: `labelchef[serve]`): authorise, call one service function, render."""
+"""The API and the page (extra: `labelchef[serve]`): authorise, call one function of the server, render."""
