@@ -113,6 +113,17 @@ def test_every_room_is_documented() -> None:
         assert f"`{room}`" in text, f"docs/architecture.md does not mention {room}"
 
 
+def test_the_modules_that_docstrings_name_exist() -> None:
+    """`room.module` or `room.module.name`, in the code and in its tests."""
+    package = ROOT / "src" / "labelchef"
+    rooms = "|".join(one.name for one in package.iterdir() if (one / "__init__.py").exists())
+    for path in [*package.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+        for name in re.findall(rf"`((?:{rooms})(?:\.[a-z_]+)+)`", path.read_text()):
+            parts = name.removesuffix(".npz").removesuffix(".onnx").split(".")
+            steps = [package.joinpath(*parts[:k]) for k in range(len(parts), len(parts) - 2, -1)]
+            assert any(one.is_dir() or one.with_suffix(".py").exists() for one in steps), f"{path.name}: {name}"
+
+
 def test_the_files_that_the_architecture_names_exist() -> None:
     named = set(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", (ROOT / "docs" / "architecture.md").read_text()))
     assert len(named) > 20
