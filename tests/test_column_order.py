@@ -12,10 +12,10 @@ from labelchef import Known, LabelCleaner
 from labelchef.base.errors import InvalidInputError
 from labelchef.base.settings import Settings
 from labelchef.data.campaign_data import find_files, read_files
+from labelchef.data.predicting import predict
+from labelchef.loop.clean import Answers, clean
 from labelchef.server.campaigns.campaigns import create_campaign
-from labelchef.server.clean import Answers, clean
 from labelchef.server.export.exchange import export_model
-from labelchef.server.predicting import predict
 from labelchef.server.worker import advance
 from labelchef.server.workspace import open_workspace
 from tests.oracles import with_known

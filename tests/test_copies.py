@@ -19,10 +19,10 @@ from labelchef.data.campaign_data import CampaignData
 from labelchef.data.contents import Contents
 from labelchef.data.intake.detecting import Given, detect
 from labelchef.data.intake.joining import join
+from labelchef.loop.clean import PROOF, Answers, clean
 from labelchef.server.campaigns.access import find
 from labelchef.server.campaigns.campaigns import summary
 from labelchef.server.campaigns.trained import data_of, forget, replay, trained_now
-from labelchef.server.clean import PROOF, Answers, clean
 from labelchef.server.export import exchange, take_home
 from labelchef.server.export.proof import export_ledger
 from labelchef.server.export.verifying import verify_ledger

@@ -16,8 +16,8 @@ from labelchef.base.settings import Settings
 from labelchef.data.campaign_data import CampaignData
 from labelchef.data.contents import Contents
 from labelchef.loop.annotators import GroundTruth, SimulatedAnnotators
+from labelchef.loop.clean import Answers, clean
 from labelchef.server import worker
-from labelchef.server.clean import Answers, clean
 from labelchef.server.items.decisions import conflicts, resolve
 from labelchef.server.labelling.tasks import next_tasks
 from labelchef.server.labelling.votes import cast_vote

@@ -23,9 +23,9 @@ from labelchef.data.intake.looking import preview
 from labelchef.data.intake.profiles import numbers_of
 from labelchef.data.intake.raw import Raw
 from labelchef.data.intake.telling import rows_told
+from labelchef.data.predicting import predict
 from labelchef.model.classifier import LinearClassifier
 from labelchef.server.intake.starting import look
-from labelchef.server.predicting import predict
 from tests.commands import commands
 
 N, TRUSTED = 80, 30

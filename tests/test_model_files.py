@@ -15,9 +15,9 @@ import labelchef
 from labelchef import EncodedClassifier, InvalidInputError, LinearClassifier, load_model
 from labelchef.base.intake import ColumnRole
 from labelchef.cli.main import app
+from labelchef.data import predicting
 from labelchef.data.encoders.fitted import fit_encoder
 from labelchef.data.encoders.protocol import Content
-from labelchef.server import predicting
 
 GOOD, BAD = (
     ["kind crew", "great seat", "thanks a lot", "lovely staff"],

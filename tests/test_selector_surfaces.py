@@ -14,11 +14,11 @@ from labelchef.base.errors import InvalidInputError
 from labelchef.base.settings import Settings, voters_of
 from labelchef.chef.choice import REMOVED, make_selector
 from labelchef.cli.progress import LiveProgress
+from labelchef.loop.clean import Answers, CleanOutcome, clean
 from labelchef.loop.ledger.jsonl import JsonLinesLedger
 from labelchef.server.campaigns import campaigns, charts, trained
 from labelchef.server.campaigns.progress import progress
 from labelchef.server.campaigns.trained import replay
-from labelchef.server.clean import Answers, CleanOutcome, clean
 from labelchef.server.export import exchange
 from labelchef.server.items import decisions
 from labelchef.server.labelling.tasks import next_tasks

@@ -20,10 +20,10 @@ from labelchef.base.canonical import canonical, digest
 from labelchef.base.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.base.settings import Settings
 from labelchef.cli.main import app
+from labelchef.loop.clean import Answers, clean
 from labelchef.loop.ledger.proof import SigningKey, chained, fingerprint, sealed
 from labelchef.server.campaigns.access import find
 from labelchef.server.campaigns.trained import replay
-from labelchef.server.clean import Answers, clean
 from labelchef.server.export import proof
 from labelchef.server.export.exchange import export_votes
 from labelchef.server.export.take_home import export_dataset

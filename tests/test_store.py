@@ -312,7 +312,7 @@ def test_arrays_are_whole_and_checked(tmp_path: Path) -> None:
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['sqlalchemy'] = None; sys.modules['pg8000'] = None\n"
-        "import labelchef, labelchef.cli.main, labelchef.server.clean\n"
+        "import labelchef, labelchef.cli.main, labelchef.loop.clean\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     import importlib.util

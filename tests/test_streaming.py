@@ -15,6 +15,7 @@ from labelchef.base.settings import Settings
 from labelchef.base.stopping_work import StoppedWorkError, stoppable
 from labelchef.chef.constructors import make_constructor
 from labelchef.data.campaign_data import find_files, read_files
+from labelchef.loop import clean as service
 from labelchef.loop.start import new_session
 from labelchef.model.contrasts import contrast
 from labelchef.model.curvature import CurvatureKeeper, freeze
@@ -23,7 +24,6 @@ from labelchef.model.engines.streaming import StreamingEngine
 from labelchef.model.features import ArrayFeatures, Features, open_features
 from labelchef.model.leave_one_out import leave_one_out_logits
 from labelchef.model.objective import Objective
-from labelchef.server import clean as service
 from labelchef.server.campaigns.access import find
 from labelchef.server.campaigns.campaigns import create_campaign
 from labelchef.server.campaigns.trained import data_of

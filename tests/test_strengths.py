@@ -18,9 +18,9 @@ from labelchef.believe import learning
 from labelchef.believe.tuning import GAMMAS, folds_of, tempered_loss, tune
 from labelchef.data.campaign_data import CampaignData
 from labelchef.data.training_rows import draw_judges
+from labelchef.loop.clean import Answers, clean
 from labelchef.server.campaigns.campaigns import create_campaign, settings
 from labelchef.server.campaigns.trained import ledger_of, replay
-from labelchef.server.clean import Answers, clean
 from labelchef.server.store.campaign_table import find_campaign
 from labelchef.server.worker import advance
 from labelchef.server.workspace import Workspace

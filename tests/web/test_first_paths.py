@@ -25,8 +25,9 @@ import pytest
 
 from labelchef import LabelCleaner, load_model
 from labelchef.base.errors import InvalidInputError
+from labelchef.data import predicting
 from labelchef.data.dataset import VOTE
-from labelchef.server import predicting, worker
+from labelchef.server import worker
 from labelchef.server.workspace import Workspace
 from tests.commands import commands
 from tests.first_files import CONTENTS, KNOWN, TRUSTED, World, likely_of, votes_of, world

@@ -5,6 +5,7 @@ process that dies leaves it behind; `remove_leftovers` deletes what no living pr
 """
 
 import contextlib
+import errno
 import hashlib
 import importlib
 import os
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TypeGuard
+
+from labelchef.base.errors import InvalidInputError, StoreError
 
 fcntl: ModuleType | None = None
 with contextlib.suppress(ImportError):  # a system without such locks: what is left behind stays
@@ -195,3 +198,17 @@ def is_url(location: str | Path) -> TypeGuard[str]:
     (True, False)
     """
     return isinstance(location, str) and "://" in location
+
+
+@contextlib.contextmanager
+def writing_to(
+    place: Path, remedy: str, *, kind: type[StoreError | InvalidInputError] = StoreError, code: str = "out"
+) -> Iterator[None]:
+    """Say in a sentence what a disk, a folder or its rights do not allow."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.filename or place} cannot be written: {error.strerror or error}; {remedy}"
+        if isinstance(error, FileNotFoundError) and not place.parent.is_dir():
+            what = f"{place} cannot be written: there is no folder {place.parent}; make it, or name another file"
+        raise kind(what, code="disk_full" if error.errno == errno.ENOSPC else code) from None

@@ -49,7 +49,7 @@ from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.errors import InvalidInputError
 from labelchef.believe.patterns import check_pattern, search_patterns
 from labelchef.believe.searching import TextColumn, fold
-from labelchef.model.proportions import exact_bounds
+from labelchef.judge.proportions import exact_bounds
 
 ID = "id"
 """The column of a frame that names the rows."""

@@ -123,7 +123,7 @@ def clean(
     """
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.data.campaign_data import read_files
-    from labelchef.server import clean as service
+    from labelchef.loop import clean as service
 
     use_cluster(more.cluster)
     people, suggestion_votes = voters_of(more.strategy or ("one" if "truth" in files or "votes" in files else "two"))

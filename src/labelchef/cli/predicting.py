@@ -28,7 +28,7 @@ def predict(
     images: Annotated[Path | None, typer.Option(help=_IMAGES)] = None,
 ) -> None:
     """Write the label of every row and the probability of every class: labelchef predict model.npz new.csv."""
-    from labelchef.server.predicting import predict as service
+    from labelchef.data.predicting import predict as service
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

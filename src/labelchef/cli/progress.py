@@ -17,9 +17,9 @@ from labelchef.base.records import UNRESOLVED, RoundRecord
 from labelchef.base.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
 from labelchef.cli.options import PIPED, console, plain_table
 from labelchef.judge.metrics import value_of
+from labelchef.loop.clean import CleanOutcome, Watcher
 from labelchef.loop.source_effect import SourceEffect
 from labelchef.loop.source_report import SourceReport
-from labelchef.server.clean import CleanOutcome, Watcher
 
 _SHOWN = 12
 _FEW_SOURCES = 4

@@ -43,7 +43,7 @@ from scipy.stats import chi2, norm
 from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.records import UNRESOLVED
 from labelchef.judge.gain import LEVEL
-from labelchef.model.proportions import exact_bounds
+from labelchef.judge.proportions import exact_bounds
 
 FEWEST_GOLD = 10
 """With fewer answers on gold, no accuracy is told from gold."""

@@ -28,10 +28,10 @@ from labelchef.believe import SourceVotes
 from labelchef.believe.models import Belief, make_source_model
 from labelchef.believe.muting import muted
 from labelchef.judge.gain import LEVEL
+from labelchef.judge.proportions import exact_bounds
 from labelchef.loop.judging import CrossFitted
 from labelchef.loop.session import Session
 from labelchef.model.contrasts import with_reference
-from labelchef.model.proportions import exact_bounds
 from labelchef.model.softmax import probabilities
 from labelchef.model.solvers import solve_spd
 

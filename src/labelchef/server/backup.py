@@ -45,9 +45,9 @@ from labelchef.base.files import (
     remove_unfinished,
     sync_folder,
     whole_file,
+    writing_to,
 )
 from labelchef.server.ledger.links import check_links
-from labelchef.server.shared import writing_to
 from labelchef.server.workspace import CAMPAIGNS, DATABASE_FILE, INTAKES, KEY_FILE, Workspace, require_store
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from labelchef.data.contents import Contents
 from labelchef.data.files.artefacts import IDENTITY, LEDGER
 from labelchef.data.files.digits import DigitsData, load_digits_demo
 from labelchef.judge.report import require_report
-from labelchef.server.clean import PROOF, SOURCES, Answers, CleanOutcome, Watcher, clean
+from labelchef.loop.clean import PROOF, SOURCES, Answers, CleanOutcome, Watcher, clean
 
 if TYPE_CHECKING:
     from labelchef.server.workspace import Workspace

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from labelchef.base.errors import StoreError
+from labelchef.base.files import writing_to
 from labelchef.loop.ledger.proof import SigningKey, fingerprint, require_signing, signed_by
-from labelchef.server.shared import writing_to
 from labelchef.server.store import round_table
 from labelchef.server.workspace import KEY_FILE, Workspace
 

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelchef.base.errors import ConflictError, StoreError
-from labelchef.base.files import PRIVATE_FILE, is_locked, lock
-from labelchef.server.shared import writing_to
+from labelchef.base.files import PRIVATE_FILE, is_locked, lock, writing_to
 
 if TYPE_CHECKING:
     from labelchef.server.store.database import AdvisoryLock, Database

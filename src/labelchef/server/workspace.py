@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from labelchef.base.errors import MissingExtraError, StoreError
-from labelchef.base.files import PRIVATE_FOLDER, make_private, remove_leftovers
+from labelchef.base.files import PRIVATE_FOLDER, make_private, remove_leftovers, writing_to
 from labelchef.server.changes import Changes, Signal
 from labelchef.server.leases import Leases
 from labelchef.server.memory import Memory
 from labelchef.server.running import Runs
-from labelchef.server.shared import writing_to
 
 if TYPE_CHECKING:
     from labelchef.server.store.database import Database

@@ -18,11 +18,10 @@ from sqlalchemy import Connection
 
 from labelchef.base.campaigns import NewItem
 from labelchef.base.errors import StoreError
-from labelchef.base.files import PRIVATE_FOLDER, is_locked, locked_folder, sync_folder
+from labelchef.base.files import PRIVATE_FOLDER, is_locked, locked_folder, sync_folder, writing_to
 from labelchef.base.intake import Progress, no_progress
 from labelchef.base.settings import Settings
 from labelchef.server.campaigns.naming import free_slug
-from labelchef.server.shared import writing_to
 from labelchef.server.store import campaign_table
 from labelchef.server.store.arrays import ArrayFacts
 from labelchef.server.store.removal import is_marked, remove_items

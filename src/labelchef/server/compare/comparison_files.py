@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 
 from labelchef.base.errors import InvalidInputError
+from labelchef.base.files import writing_to
 from labelchef.base.validation import SHARES, Comparison, Standing
 from labelchef.data.files.artefacts import write_text
 from labelchef.data.files.tables import csv_text
-from labelchef.server.shared import writing_to
 
 FILES = ("comparison.csv", "curves.csv", "comparison.md", "comparison.svg")
 _NONE = "–"

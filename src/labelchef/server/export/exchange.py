@@ -12,6 +12,7 @@ import pandas as pd
 
 from labelchef.base.campaigns import DecisionKind, SplitName
 from labelchef.base.errors import InvalidInputError
+from labelchef.base.files import writing_to
 from labelchef.base.records import UNRESOLVED
 from labelchef.base.settings import TRAIN
 from labelchef.data.dataset import Decided
@@ -27,7 +28,7 @@ from labelchef.server.campaigns.access import looking
 from labelchef.server.campaigns.progress import facts_of, gains_of, state_of
 from labelchef.server.campaigns.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.server.items.copies import copies_of
-from labelchef.server.shared import moment, writing_to
+from labelchef.server.shared import moment
 from labelchef.server.sharing import Shared
 from labelchef.server.sources.sources import sources
 from labelchef.server.store import campaign_table, decision_table, round_table, vote_table

@@ -16,13 +16,12 @@ from sqlalchemy import Connection
 
 from labelchef.base.campaigns import SUGGESTION, SplitName
 from labelchef.base.errors import InvalidInputError
-from labelchef.base.files import whole_file
+from labelchef.base.files import whole_file, writing_to
+from labelchef.loop.ledger.lines import header, item_lines
 from labelchef.loop.ledger.proof import FORM, SigningKey, chained, in_form, sealed, shown_content
 from labelchef.server.campaigns.access import find, looking
-from labelchef.server.export.ledger_lines import header, item_lines
 from labelchef.server.keys import signing_key
 from labelchef.server.ledger.links import LinkState, check_links, form_of, proven_round
-from labelchef.server.shared import writing_to
 from labelchef.server.store import campaign_table, chain_table, round_table
 from labelchef.server.store.arrays import read_array
 from labelchef.server.store.rows import CampaignRow

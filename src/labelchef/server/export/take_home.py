@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from labelchef.base.arrays import Ints
 from labelchef.base.campaigns import SplitName
 from labelchef.base.errors import InvalidInputError
+from labelchef.base.files import writing_to
 from labelchef.data.dataset import (
     Part,
     chosen_of,
@@ -37,7 +38,6 @@ from labelchef.server.campaigns.access import looking
 from labelchef.server.campaigns.trained import data_of
 from labelchef.server.export.exchange import decided_of, within
 from labelchef.server.items.copies import originals
-from labelchef.server.shared import writing_to
 from labelchef.server.sources.sources import session_after, standing
 from labelchef.server.store import campaign_table, decision_table, vote_table
 from labelchef.server.store.rows import CampaignRow, ItemRow

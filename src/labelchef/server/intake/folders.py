@@ -20,13 +20,12 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.base.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder
+from labelchef.base.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, writing_to
 from labelchef.base.intake import ColumnRole, FileRole, Plan, Progress
 from labelchef.data.files import archives
 from labelchef.data.files.archives import is_zip
 from labelchef.data.files.artefacts import write_json
 from labelchef.data.files.formats import MOST_BYTES
-from labelchef.server.shared import writing_to
 from labelchef.server.workspace import INTAKES, Workspace
 
 IMAGES = "images"

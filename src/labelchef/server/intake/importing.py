@@ -31,6 +31,7 @@ from labelchef.base.campaigns import (
     SplitName,
 )
 from labelchef.base.errors import InvalidInputError, LabelchefError
+from labelchef.base.files import writing_to
 from labelchef.believe.aggregation import MajorityVote
 from labelchef.data.exchange.formats import FORMATS, format_named, sniff
 from labelchef.data.files import tables
@@ -38,7 +39,6 @@ from labelchef.server.campaigns.access import changing, check_person
 from labelchef.server.items.copies import asked_items
 from labelchef.server.items.decisions import class_of
 from labelchef.server.ledger.sql import counted, needed_by
-from labelchef.server.shared import writing_to
 from labelchef.server.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.server.store.rows import (
     CampaignRow,

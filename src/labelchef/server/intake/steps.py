@@ -12,6 +12,7 @@ from typing import IO
 
 from labelchef.base.campaigns import CampaignSummary
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.base.files import writing_to
 from labelchef.base.intake import ColumnRole, FileRole, Intake, IntakeState, Plan, Progress, Severity, WaitingFiles
 from labelchef.base.settings import Settings
 from labelchef.believe.rules import rule_values
@@ -25,7 +26,7 @@ from labelchef.server.intake import folders, jobs, reading
 from labelchef.server.intake.folders import Record
 from labelchef.server.intake.starting import start_campaign
 from labelchef.server.running import problem_of
-from labelchef.server.shared import below, moment, told_below, writing_to
+from labelchef.server.shared import below, moment, told_below
 from labelchef.server.sources.campaign_rules import RuleValues, checked
 from labelchef.server.workspace import Workspace
 

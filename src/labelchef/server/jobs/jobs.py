@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError, StoreError, ThrottledError
-from labelchef.base.files import PRIVATE_FILE, PRIVATE_FOLDER
+from labelchef.base.files import PRIVATE_FILE, PRIVATE_FOLDER, writing_to
 from labelchef.base.intake import Working
 from labelchef.base.jobs import Job, JobKind, JobState
 from labelchef.data.exchange.formats import FORMATS
@@ -28,7 +28,7 @@ from labelchef.server.campaigns.access import find, looking
 from labelchef.server.export import exchange, take_home
 from labelchef.server.leases import JOB, Lease
 from labelchef.server.running import Run, give_way, problem_of, told_by
-from labelchef.server.shared import common, moment, writing_to
+from labelchef.server.shared import common, moment
 from labelchef.server.store import job_table, round_table
 from labelchef.server.store.rows import CampaignRow, JobRow, JobValues
 from labelchef.server.workspace import CAMPAIGNS, Workspace, require_folder

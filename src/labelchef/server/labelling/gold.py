@@ -15,9 +15,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from labelchef.base.campaigns import AssignmentState, BatchStanding, Origin, OwnVote, SplitName, Task
-from labelchef.base.gold import drawn, in_pool, is_due
 from labelchef.server.campaigns.access import Part
 from labelchef.server.campaigns.contents import content_of
+from labelchef.server.gold_draws import drawn, in_pool, is_due
 from labelchef.server.labelling.kept import classes_of, glance
 from labelchef.server.memory import Latest, Memory
 from labelchef.server.shared import moment

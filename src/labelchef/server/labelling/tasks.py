@@ -20,10 +20,10 @@ from labelchef.base.campaigns import (
 )
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.base.events import count
-from labelchef.base.gold import in_pool
 from labelchef.server.campaigns import duties
 from labelchef.server.campaigns.access import Part, changing, looking, taking_part, visiting
 from labelchef.server.campaigns.contents import content_of
+from labelchef.server.gold_draws import in_pool
 from labelchef.server.labelling import gold
 from labelchef.server.labelling.highlights import highlighted
 from labelchef.server.labelling.kept import classes_of, given_from, glance, keep_places, trusted_at

@@ -19,7 +19,6 @@ import sqlalchemy as sa
 
 from labelchef.base.arrays import Ints
 from labelchef.base.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
-from labelchef.base.gold import in_pool
 from labelchef.base.records import (
     UNRESOLVED,
     Batch,
@@ -50,6 +49,7 @@ from labelchef.loop.ledger.protocol import (
     labels_hash,
     model_hash,
 )
+from labelchef.server.gold_draws import in_pool
 from labelchef.server.ledger.links import LinkMaker, Signer
 from labelchef.server.store import account_table, campaign_table, decision_table, lease_table, round_table, vote_table
 from labelchef.server.store.arrays import ArrayFacts, write_array

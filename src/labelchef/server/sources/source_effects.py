@@ -23,7 +23,7 @@ import pandas as pd
 from labelchef.base.arrays import Ints
 from labelchef.base.campaigns import CampaignState, ItemContent, SplitName
 from labelchef.base.errors import ConflictError, NotFoundError
-from labelchef.base.files import whole_file
+from labelchef.base.files import whole_file, writing_to
 from labelchef.base.intake import Working
 from labelchef.base.jobs import JobState
 from labelchef.base.records import Heard
@@ -38,7 +38,6 @@ from labelchef.server.campaigns.access import changing, find, looking
 from labelchef.server.campaigns.contents import content_of
 from labelchef.server.campaigns.trained import data_of, source_names
 from labelchef.server.running import Run, problem_of
-from labelchef.server.shared import writing_to
 from labelchef.server.sharing import Turn
 from labelchef.server.sources import campaign_rules, sources
 from labelchef.server.sources.campaign_rules import Edited, Kept, RuleValues, checked, kept_rules

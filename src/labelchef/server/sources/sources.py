@@ -17,6 +17,7 @@ from scipy.sparse import csc_array
 from labelchef.base.arrays import Bools, Ints
 from labelchef.base.campaigns import ItemContent, SplitName
 from labelchef.base.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.base.files import writing_to
 from labelchef.base.learning import SourceFacts
 from labelchef.base.settings import TRAIN
 from labelchef.believe.rules import rule_values
@@ -37,7 +38,6 @@ from labelchef.loop.source_report import (
 from labelchef.server.campaigns.access import looking
 from labelchef.server.campaigns.contents import content_of
 from labelchef.server.campaigns.trained import data_of, ledger_of, require_model
-from labelchef.server.shared import writing_to
 from labelchef.server.sources.campaign_rules import kept_rules
 from labelchef.server.store import campaign_table, round_table
 from labelchef.server.store.rows import CampaignRow, RoundRow

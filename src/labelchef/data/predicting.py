@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from labelchef.base.errors import InvalidInputError, PredictionWarning, warn_caller
 from labelchef.base.features import as_features
+from labelchef.base.files import writing_to
 from labelchef.base.intake import Progress, no_progress
 from labelchef.data.dataset import most_probable
 from labelchef.data.encoded import EncodedClassifier, load_model
@@ -25,7 +26,6 @@ from labelchef.data.encoders.numbers import FittedNumbers
 from labelchef.data.files import tables
 from labelchef.data.files.formats import Table, read_table
 from labelchef.model.classifier import LinearClassifier
-from labelchef.server.shared import writing_to
 
 ID = "id"
 CHUNK = 4096

@@ -21,7 +21,7 @@ import pandas as pd
 import labelchef
 from labelchef.base.arrays import Ints
 from labelchef.base.errors import InvalidInputError
-from labelchef.base.files import whole_file
+from labelchef.base.files import whole_file, writing_to
 from labelchef.base.learning import InUse
 from labelchef.base.records import RoundRecord, StopReason
 from labelchef.base.settings import TRAIN, Settings
@@ -35,14 +35,13 @@ from labelchef.loop import steps
 from labelchef.loop.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
 from labelchef.loop.final import final_classifier
 from labelchef.loop.ledger.jsonl import JsonLinesLedger
+from labelchef.loop.ledger.lines import folder_ledger
 from labelchef.loop.rebuild import rebuild
 from labelchef.loop.report import Items, Outcome, label_frame, report_data
 from labelchef.loop.session import Session
 from labelchef.loop.source_report import SourceReport, flat_frame, source_facts, source_report
 from labelchef.loop.start import check, with_strengths
 from labelchef.model.classifier import LinearClassifier, require_onnx
-from labelchef.server.export.ledger_lines import folder_ledger
-from labelchef.server.shared import writing_to
 
 SOURCES, PROOF = "sources.csv", "ledger.jsonl"
 FORMAT = 3
