@@ -26,6 +26,7 @@ import numpy as np
 
 from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.learning import NO_SOURCES, Choice, Doubt
+from labelchef.base.records import Answers
 from labelchef.base.settings import AUTO, TRUTH
 from labelchef.base.stopping_work import waited
 from labelchef.base.validation import FEWEST
@@ -33,7 +34,7 @@ from labelchef.believe import SourceVotes
 from labelchef.believe.evidence import Evidence, Known
 from labelchef.believe.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.believe.models import Belief, Shares, make_source_model, updated
-from labelchef.believe.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
+from labelchef.believe.people import FEWEST_ANSWERS, LEAST, Estimate, doubts, estimate
 from labelchef.believe.spread import SpreadEvidence, send_votes
 from labelchef.believe.tuning import folds_of, mean_squared_length
 from labelchef.believe.vote_weights import VoteWeights, counted, fitted, said

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from labelchef.base.arrays import Float64s
 from labelchef.base.campaigns import SUGGESTION, DecisionKind, SplitName
 from labelchef.base.errors import LabelchefError
-from labelchef.base.records import UNRESOLVED
+from labelchef.base.records import UNRESOLVED, Answers
 from labelchef.judge.accuracy import (
     FEWEST_ANSWERS,
     FEWEST_BLIND,
@@ -350,19 +350,18 @@ def _accuracies(
     for one in facts.golds:
         if one.label is not None:
             (right if one.label == one.truth else wrong)[at[one.person]] += 1
-    seen = Seen(
-        n_classes=C,
-        people=W,
+    said = Answers(
+        samples=np.array([position[key][1] for key in asked], dtype=np.int64),
+        known=known,
+        drawn=np.array([position[key] in facts.audited for key in asked], dtype=bool),
+        names=tuple(names),
         place=np.array([place[v.item_id, v.attempt] for v in heard], dtype=np.int64),
         person=np.array([at[v.person] for v in heard], dtype=np.int64),
         label=np.array([v.label for v in heard], dtype=np.int64),
-        known=known,
-        drawn=np.array([position[key] in facts.audited for key in asked], dtype=bool),
-        predicted=np.array([predictions.rows.get(position[key][1], flat) for key in asked]).reshape(-1, C),
-        gold_right=right,
-        gold_wrong=wrong,
     )
-    answers = np.bincount(seen.person, minlength=W) + right + wrong
+    predicted = np.array([predictions.rows.get(row, flat) for row in said.samples.tolist()]).reshape(-1, C)
+    seen = Seen(said, predicted, right, wrong)
+    answers = np.bincount(said.person, minlength=W) + right + wrong
     enough = [name for name in names if answers[at[name]] >= FEWEST_ANSWERS]
     apart = tells_apart(seen)
     found = estimate(seen, facts.row.settings.seed) if enough and apart else []
