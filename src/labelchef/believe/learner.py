@@ -185,7 +185,7 @@ class Learner:
         fit = self._clean_fit(objective, labels, np.flatnonzero(labels.decided >= 0))
         return np.exp(log_probabilities(self._held_out(objective, labels, fit, samples)[0]))
 
-    def doubtful(self, labels: LabelTable) -> list[Doubt]:
+    def doubtful(self, labels: LabelTable) -> list[Doubt[int]]:
         """The answers that are worth a second look, whether they train as truth or as a source."""
         if self.people is None:
             return []

@@ -163,7 +163,7 @@ def predicted(A: Float64s, scale: float, share: float, known: Ints) -> Float64s:
     return np.where((known == UNRESOLVED)[:, None], P, np.eye(C)[np.maximum(known, 0)])
 
 
-def doubts(samples: Ints, decided: Ints, Q: Float64s, error: float) -> list[Doubt]:
+def doubts(samples: Ints, decided: Ints, Q: Float64s, error: float) -> list[Doubt[int]]:
     """The answers that are worth a second look, those where another answer is worth most first."""
     top, wrong = Q.argmax(axis=1), 1.0 - Q[np.arange(len(Q)), decided]
     worth = value_of_asking(Q, error)
