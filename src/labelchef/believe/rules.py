@@ -49,6 +49,7 @@ from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.errors import InvalidInputError
 from labelchef.believe.patterns import check_pattern, search_patterns
 from labelchef.believe.searching import TextColumn, fold
+from labelchef.believe.vote_forms import long_table
 from labelchef.model.proportions import exact_bounds
 
 ID = "id"
@@ -548,11 +549,7 @@ def apply_rules(rules: Sequence[Rule], frame: pd.DataFrame, *, board: RuleBoard 
     for rule in rules:
         found = board.matches(rule)
         parts.append((ids[found.rows], np.full(len(found.rows), rule.name, dtype=object), _labels(rule, found)))
-    columns = ("item", "source", "label")
-    return pd.DataFrame(
-        {name: np.concatenate([part[k] for part in parts]) if parts else () for k, name in enumerate(columns)},
-        dtype="str",
-    )
+    return long_table(*(map(np.concatenate, zip(*parts, strict=True)) if parts else ((), (), ())))
 
 
 def _label(rule: Rule) -> str:
