@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
@@ -35,7 +34,7 @@ from labelchef.judge.accuracy import (
     tells_apart,
 )
 from labelchef.server.campaigns.access import looking
-from labelchef.server.campaigns.progress import Answer, audited_places, pull_of, state_of
+from labelchef.server.campaigns.progress import Answer, audited_places, by_person, pull_of, state_of
 from labelchef.server.labelling import gold as hidden
 from labelchef.server.shared import moment
 from labelchef.server.sharing import Shared
@@ -218,7 +217,7 @@ def _quality(ws: Workspace, campaign: str) -> QualityReport:
     predictions = _predicted(ws, facts)
     accuracies = _accuracies(facts, names, predictions)
     pulls = pull_of(facts.votes, facts.places, facts.audited)
-    labels, votes, golds = facts.labels, _by_person(facts.votes), _by_person(facts.golds)
+    labels, votes, golds = facts.labels, by_person(facts.votes), by_person(facts.golds)
     people = []
     for name in names:
         own, mine = votes.get(name, []), golds.get(name, [])
@@ -274,16 +273,6 @@ def _notes(facts: _Facts, people: Sequence[PersonReport], predictions: Predictio
             f"There is no trusted sample left as gold for {', '.join(out)}: half of them serve, and everybody gets each once."
         )
     return notes
-
-
-_Mine = TypeVar("_Mine", bound=Answer)
-
-
-def _by_person(answers: Sequence[_Mine]) -> dict[str, list[_Mine]]:
-    found: dict[str, list[_Mine]] = defaultdict(list)
-    for one in answers:
-        found[one.person].append(one)
-    return found
 
 
 def _confusion(pairs: Iterable[tuple[int | None, int | None]], n: int) -> list[list[int]]:
