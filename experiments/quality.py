@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, binom
 
-from labelchef.base.records import UNRESOLVED
+from labelchef.base.records import UNRESOLVED, Answers
 from labelchef.judge.accuracy import (
     FEWEST_ANSWERS,
     FEWEST_BLIND,
@@ -123,7 +123,8 @@ def simulated(case: Case, seed: int) -> tuple[Seen, list[float]]:
     gold_errors = gold_errors + case.gold_hard * case.hard_error + case.shared
     missed = rng.binomial(case.gold, gold_errors)
     accuracy = 1 - (1 - case.hard - case.shared) * np.array(case.errors) - case.hard * case.hard_error - case.shared
-    return Seen(C, W, place, person, label, known, drawn, P, case.gold - missed, missed), accuracy.tolist()
+    said = Answers(np.arange(m), known, drawn, tuple(map(str, range(W))), place, person, label)
+    return Seen(said, P, case.gold - missed, missed), accuracy.tolist()
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def run_case(case: Case, runs: int, first: int = 0) -> list[Row]:
         found.append(estimate(seen, seed=k))
         apart.append(tells_apart(seen))
         agree.append(_agreement(seen))
-        counts += np.bincount(seen.person, minlength=seen.people) + case.gold
+        counts += np.bincount(seen.said.person, minlength=len(seen.said.names)) + case.gold
     rows = []
     for w, true in enumerate(truth):
         mine = [one[w] for one in found]
@@ -183,11 +184,11 @@ def run_case(case: Case, runs: int, first: int = 0) -> list[Row]:
 
 def _agreement(seen: Seen) -> list[float]:
     """With the majority, else with the lead: what the page showed before."""
-    counts = np.zeros((len(seen.known), seen.n_classes))
-    np.add.at(counts, (seen.place, seen.label), 1)
-    decided = np.where(seen.known >= 0, seen.known, counts.argmax(axis=1))
-    same = seen.label == decided[seen.place]
-    return [float(same[seen.person == w].mean()) for w in range(seen.people)]
+    said, counts = seen.said, np.zeros(seen.predicted.shape)
+    np.add.at(counts, (said.place, said.label), 1)
+    decided = np.where(said.known >= 0, said.known, counts.argmax(axis=1))
+    same = said.label == decided[said.place]
+    return [float(same[said.person == w].mean()) for w in range(len(said.names))]
 
 
 def gold_intervals() -> list[dict[str, Any]]:

@@ -111,11 +111,11 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
     assert [one.person for one in found.people if one.votes] == ["ann", "bob"]
     for one in found.people:
         own = [line for line in said if line["person"] == one.person]
-        cast, gold = ([line for line in own if line["gold"] == kind] for kind in (False, True))
+        ordinary, gold = ([line for line in own if line["gold"] == kind] for kind in (False, True))
         if not own:
             continue
-        compared = [(decided[line["item"]], line["label"]) for line in cast if line["item"] in decided]
-        assert (one.votes, one.ambiguous, one.compared) == (len(cast), 0, len(compared))
+        compared = [(decided[line["item"]], line["label"]) for line in ordinary if line["item"] in decided]
+        assert (one.votes, one.ambiguous, one.compared) == (len(ordinary), 0, len(compared))
         assert one.agreement == pytest.approx(np.mean([a == b for a, b in compared]))
         assert (one.gold_answered, one.gold_right) == (len(gold), sum(line["true"] == line["label"] for line in gold))
         for shown, pairs in (
@@ -131,7 +131,7 @@ def test_figures_of_people_are_those_of_their_answers(ws: Workspace) -> None:
         assert work.agreement == pytest.approx(one.agreement)
         assert {(line.item, line.answer, line.decided) for line in work.different} == {
             (line["item"], CLASSES[line["label"]], CLASSES[decided[line["item"]]])
-            for line in cast
+            for line in ordinary
             if decided.get(line["item"], line["label"]) != line["label"]
         }
         for turn in work.rounds:

@@ -12,9 +12,9 @@ import pytest
 from labelchef import LabelCleaner, SourceSettings
 from labelchef.base.campaigns import Waiting
 from labelchef.base.errors import InvalidInputError
-from labelchef.base.records import Decisions, Votes
+from labelchef.base.records import Answers, Decisions, Votes
 from labelchef.base.settings import Settings
-from labelchef.believe.people import LEAST, Answers, answers_of, estimate, value_of_asking
+from labelchef.believe.people import LEAST, answers_of, estimate, value_of_asking
 from labelchef.data.campaign_data import CampaignData
 from labelchef.loop.annotators import SimulatedAnnotators
 from labelchef.loop.rebuild import rebuild

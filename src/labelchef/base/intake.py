@@ -104,6 +104,7 @@ class FilePlan:
     path: str
     role: FileRole
     columns: Mapping[str, ColumnRole] = field(default_factory=dict)
+    """Column → role, in their order."""
     why: str = ""
     """Why the file got its role, in a few words for the preview; 'given' where the user said so."""
     said: tuple[str, ...] = ()
@@ -254,6 +255,26 @@ class Intake:
     """Rules that were made on the page, each as a rules file has it."""
     rows_are_ids: bool = False
     """Whether row numbers are the ids, as the user said."""
+
+    @property
+    def _used(self) -> Plan:
+        found = self.plan if self.preview is None else self.preview.plan
+        return found or Plan(())
+
+    @property
+    def files(self) -> tuple[FilePlan, ...]:
+        """How they are used; empty until roles were detected."""
+        return self._used.files
+
+    @property
+    def by_position(self) -> bool:
+        """Whether they are joined by row number."""
+        return self._used.by_position
+
+    @property
+    def fold_case(self) -> bool:
+        """Whether class names that differ in upper and lower case only are one."""
+        return self._used.fold_case
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -222,15 +222,18 @@ class PeopleFacts:
     """Whether answers now train as a source (with what is believed of them) or as truth."""
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """An answered sample that is worth a second look."""
+Named = TypeVar("Named", int, str)
 
-    item: int
-    answer: int
-    """Class id that was decided."""
-    believed: int
-    """Most probable class id, given the answers and the model without this sample."""
+
+@dataclass(frozen=True)
+class Doubt(Generic[Named]):
+    """An answered sample that is worth a second look: row and class ids, or, for people, its key and names of classes."""
+
+    item: Named
+    answer: Named
+    """The class that was decided."""
+    believed: Named
+    """The most probable class, given the answers and the model without this sample."""
     wrong: float
     """Probability that the answer is wrong."""
     worth: float

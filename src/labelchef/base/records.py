@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labelchef.base.arrays import Float64s, Ints
-from labelchef.base.learning import Choice, Ruling
+from labelchef.base.arrays import Bools, Float64s, Ints
+from labelchef.base.learning import Choice, PeopleFacts, PersonFacts, Ruling
 
 UNRESOLVED = -1
 """The class id that stands for 'no decision': annotators tied, abstained or called the item ambiguous."""
@@ -238,6 +238,58 @@ class Decisions:
     def sure(cls, items: Ints, labels: Ints) -> "Decisions":
         """Decisions with full support, those left `UNRESOLVED` with none."""
         return cls(items, labels, (labels != UNRESOLVED).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What people said of m samples, the last answer of each person on each sample; it need not have settled their label."""
+
+    samples: Ints
+    """(m,) rows, ascending."""
+    known: Ints
+    """(m,) class ids known otherwise (gold, decisions of a lead), `UNRESOLVED` elsewhere."""
+    drawn: Bools
+    """(m,) whether the sample was drawn by chance; the others were asked because a selector chose them."""
+    names: tuple[str, ...]
+    """The persons."""
+    place: Ints
+    """(K,) which of the m samples an answer is on."""
+    person: Ints
+    """(K,)"""
+    label: Ints
+    """(K,) class ids."""
+
+    @property
+    def telling(self) -> bool:
+        """Whether anything could show that people err: gold, a sample drawn by chance, or two answers on one sample."""
+        overlap = len(np.unique(self.place)) < len(self.place)
+        return overlap or bool((self.known >= 0).any() or self.drawn.any())
+
+    def facts(self, error: tuple[float, float, float], rates: Float64s) -> PeopleFacts:
+        """What is known of the persons, with the estimated error of all and its interval, and the rate of each."""
+        count = np.bincount(self.person, minlength=len(self.names)).tolist()
+        return PeopleFacts(
+            *error,
+            samples=len(self.samples),
+            answers=len(self.place),
+            gold=int((self.known != UNRESOLVED).sum()),
+            overlap=int((np.bincount(self.place, minlength=len(self.samples)) > 1).sum()),
+            persons=tuple(PersonFacts(*one) for one in zip(self.names, count, rates.tolist(), strict=True)),
+            source=False,
+        )
+
+    def among(self, kept: Bools) -> "Answers":
+        """Those on some of the m samples."""
+        to, inside = np.cumsum(kept) - 1, kept[self.place]
+        return Answers(
+            self.samples[kept],
+            self.known[kept],
+            self.drawn[kept],
+            self.names,
+            to[self.place[inside]],
+            self.person[inside],
+            self.label[inside],
+        )
 
 
 @dataclass(frozen=True)

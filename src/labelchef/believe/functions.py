@@ -42,6 +42,7 @@ from labelchef.base.arrays import Ints
 from labelchef.base.errors import InvalidInputError, TooLargeError
 from labelchef.base.intake import Finding, Progress, Severity, no_progress
 from labelchef.base.npy import read_npy, read_npz
+from labelchef.believe.vote_forms import long_table
 
 ID = "id"
 """The column of a frame that names the rows."""
@@ -335,14 +336,13 @@ def apply_functions(
             + FunctionVotes(pd.DataFrame(), tuple(outcomes)).findings[0].message,
             code="functions",
         )
-    columns: dict[str, list[str]] = {"item": [], "source": [], "label": []}
+    found: list[tuple[str, str, str]] = []
     for outcome, votes in zip(outcomes, said, strict=True):
         if not outcome.muted:
             outcome.n_votes = len(votes)
-            columns["item"] += [ids[i] for i, _ in votes]
-            columns["source"] += [outcome.name] * len(votes)
-            columns["label"] += [label for _, label in votes]
-    return FunctionVotes(pd.DataFrame(columns, dtype="str"), tuple(outcomes))
+            found += [(ids[i], outcome.name, label) for i, label in votes]
+    items, sources, labels = ([vote[k] for vote in found] for k in range(3))
+    return FunctionVotes(long_table(items, sources, labels), tuple(outcomes))
 
 
 def _check_use(functions: Sequence[AnyFunction], frame: pd.DataFrame, classes: Sequence[str] | None) -> None:
@@ -448,12 +448,8 @@ def read_label_matrix(
     if len(rows) != len(L) or len(set(rows)) < len(rows):
         raise _matrix_error(path, f"{len(set(rows))} different ids for {len(L)} rows; expected one each")
     at, source = np.nonzero(L.T != _ABSTAIN)[::-1]
-    found = {
-        "item": np.array(rows, dtype=object)[at],
-        "source": np.array(sources, dtype=object)[source],
-        "label": np.array(named, dtype=object)[L[at, source]],
-    }
-    return pd.DataFrame(found, dtype="str")
+    items, names, labels = (np.array(one, dtype=object) for one in (rows, sources, named))
+    return long_table(items[at], names[source], labels[L[at, source]])
 
 
 def _matrix_error(path: Path, why: str) -> InvalidInputError:

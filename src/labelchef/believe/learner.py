@@ -26,6 +26,7 @@ import numpy as np
 
 from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.learning import NO_SOURCES, Choice, Doubt
+from labelchef.base.records import Answers
 from labelchef.base.settings import AUTO, TRUTH
 from labelchef.base.stopping_work import waited
 from labelchef.base.validation import FEWEST
@@ -33,7 +34,7 @@ from labelchef.believe import SourceVotes
 from labelchef.believe.evidence import Evidence, Known
 from labelchef.believe.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.believe.models import Belief, Shares, make_source_model, updated
-from labelchef.believe.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
+from labelchef.believe.people import FEWEST_ANSWERS, LEAST, Estimate, doubts, estimate
 from labelchef.believe.spread import SpreadEvidence, send_votes
 from labelchef.believe.tuning import folds_of, mean_squared_length
 from labelchef.believe.vote_weights import VoteWeights, counted, fitted, said
@@ -184,7 +185,7 @@ class Learner:
         fit = self._clean_fit(objective, labels, np.flatnonzero(labels.decided >= 0))
         return np.exp(log_probabilities(self._held_out(objective, labels, fit, samples)[0]))
 
-    def doubtful(self, labels: LabelTable) -> list[Doubt]:
+    def doubtful(self, labels: LabelTable) -> list[Doubt[int]]:
         """The answers that are worth a second look, whether they train as truth or as a source."""
         if self.people is None:
             return []

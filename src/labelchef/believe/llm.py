@@ -36,10 +36,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from labelchef.base.errors import InvalidInputError
+from labelchef.believe.vote_forms import long_table
 
 ITEM_NAMES = ("id", "item")
 SOURCE_NAMES = ("source", "model")
@@ -492,7 +492,4 @@ def _as_votes(distributions: Mapping[tuple[str, str], Sequence[Mapping[str, floa
             for label, p in one.items():
                 mean[label] = mean.get(label, 0.0) + p / len(listed)
         rows += [(item, source, label, p) for label, p in mean.items() if p > 0]
-    texts = {name: [row[k] for row in rows] for k, name in enumerate(("item", "source", "label"))}
-    votes = pd.DataFrame(texts, dtype="str")
-    votes["probability"] = np.array([row[3] for row in rows], dtype=np.float64)
-    return votes
+    return long_table(*zip(*rows, strict=True)) if rows else long_table((), (), (), ())

@@ -40,9 +40,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from labelchef.base.arrays import Bools, Float64s, Ints
-from labelchef.base.learning import Doubt, PeopleFacts, PersonFacts
-from labelchef.base.records import UNRESOLVED, Decisions, Votes
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.learning import Doubt, PeopleFacts
+from labelchef.base.records import UNRESOLVED, Answers, Decisions, Votes
 from labelchef.chef.selectors.protocol import NOT_PEOPLE
 from labelchef.judge.gain import LEVEL
 from labelchef.model.softmax import log_probabilities
@@ -66,58 +66,6 @@ _ERRORS: Float64s = 0.5 * (np.arange(61) / 60) ** 2
 _ALTERNATIONS = 10
 _TINY = 1e-12
 _FLOOR = 1e-4  # of an error rate, so that contradicting answers are possible
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What people said of m samples, the last answer of each person on each sample; it need not have settled their label."""
-
-    samples: Ints
-    """(m,) rows, ascending."""
-    known: Ints
-    """(m,) class ids known otherwise (gold), `UNRESOLVED` elsewhere."""
-    drawn: Bools
-    """(m,) whether the sample was drawn by chance; the others were asked because a selector chose them."""
-    names: tuple[str, ...]
-    """The persons."""
-    place: Ints
-    """(K,) which of the m samples an answer is on."""
-    person: Ints
-    """(K,)"""
-    label: Ints
-    """(K,) class ids."""
-
-    @property
-    def telling(self) -> bool:
-        """Whether anything could show that people err: gold, a sample drawn by chance, or two answers on one sample."""
-        overlap = len(np.unique(self.place)) < len(self.place)
-        return overlap or bool((self.known >= 0).any() or self.drawn.any())
-
-    def facts(self, error: tuple[float, float, float], rates: Float64s) -> PeopleFacts:
-        """What is known of the persons, with the estimated error of all and its interval, and the rate of each."""
-        count = np.bincount(self.person, minlength=len(self.names)).tolist()
-        return PeopleFacts(
-            *error,
-            samples=len(self.samples),
-            answers=len(self.place),
-            gold=int((self.known != UNRESOLVED).sum()),
-            overlap=int((np.bincount(self.place, minlength=len(self.samples)) > 1).sum()),
-            persons=tuple(PersonFacts(*one) for one in zip(self.names, count, rates.tolist(), strict=True)),
-            source=False,
-        )
-
-    def among(self, kept: Bools) -> "Answers":
-        """Those on some of the m samples."""
-        to, inside = np.cumsum(kept) - 1, kept[self.place]
-        return Answers(
-            self.samples[kept],
-            self.known[kept],
-            self.drawn[kept],
-            self.names,
-            to[self.place[inside]],
-            self.person[inside],
-            self.label[inside],
-        )
 
 
 Said = tuple[Votes, Decisions, Sequence[int]]
@@ -215,7 +163,7 @@ def predicted(A: Float64s, scale: float, share: float, known: Ints) -> Float64s:
     return np.where((known == UNRESOLVED)[:, None], P, np.eye(C)[np.maximum(known, 0)])
 
 
-def doubts(samples: Ints, decided: Ints, Q: Float64s, error: float) -> list[Doubt]:
+def doubts(samples: Ints, decided: Ints, Q: Float64s, error: float) -> list[Doubt[int]]:
     """The answers that are worth a second look, those where another answer is worth most first."""
     top, wrong = Q.argmax(axis=1), 1.0 - Q[np.arange(len(Q)), decided]
     worth = value_of_asking(Q, error)

@@ -49,6 +49,7 @@ from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.errors import InvalidInputError
 from labelchef.believe.patterns import check_pattern, search_patterns
 from labelchef.believe.searching import TextColumn, fold
+from labelchef.believe.vote_forms import long_table
 from labelchef.judge.proportions import exact_bounds
 
 ID = "id"
@@ -548,11 +549,7 @@ def apply_rules(rules: Sequence[Rule], frame: pd.DataFrame, *, board: RuleBoard 
     for rule in rules:
         found = board.matches(rule)
         parts.append((ids[found.rows], np.full(len(found.rows), rule.name, dtype=object), _labels(rule, found)))
-    columns = ("item", "source", "label")
-    return pd.DataFrame(
-        {name: np.concatenate([part[k] for part in parts]) if parts else () for k, name in enumerate(columns)},
-        dtype="str",
-    )
+    return long_table(*(map(np.concatenate, zip(*parts, strict=True)) if parts else ((), (), ())))
 
 
 def _label(rule: Rule) -> str:
@@ -596,14 +593,18 @@ class RuleFacts:
     name: str
     n_rows: int
     n_votes: int = 0
+    """Rows it votes on."""
     labels: Mapping[str, int] | None = None
     """Class → how many votes it gets from the rule."""
     n_overlaps: int = 0
     n_conflicts: int = 0
+    """Rows on which another rule votes for another class."""
     n_trusted: int = 0
     """Votes on trusted rows."""
     n_right: int = 0
+    """Of these, rows it is right on."""
     chance: float | None = None
+    """What the same votes would score on rows drawn at random."""
     examples: tuple[RuleExample, ...] = ()
     """Rows that it votes on, from all over the frame."""
     mistakes: tuple[RuleExample, ...] = ()
@@ -626,6 +627,16 @@ class RuleFacts:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the accuracy; (0, 1) without any trusted row."""
         return _interval(self.n_right, self.n_trusted)
+
+    @property
+    def low(self) -> float:
+        """95 % interval of the share that is right."""
+        return self.interval[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.interval[1]
 
 
 @dataclass(frozen=True)

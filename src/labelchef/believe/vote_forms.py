@@ -36,16 +36,35 @@ from labelchef.base.inputs import SIMPLEX, ClassNames, as_list, is_missing, plai
 from labelchef.base.records import UNRESOLVED
 from labelchef.believe.votes import SourceVotes
 
+VOTE_COLUMNS = ("item", "source", "label")
+"""Of a long table."""
+PROBABILITY = "probability"
+"""The further column of a long table with soft votes."""
 WEAK_SOURCE = "weak labels"
 """The name of the source that weak labels become where they are given beside votes."""
 _ROLES = {"item": ("item", "task", "row"), "source": ("source", "worker", "annotator"), "label": ("label",)}
-_PROBABILITY = ("probability", "weight")
+_PROBABILITY = (PROBABILITY, "weight")
 _NAME_THEM = "Name the classes: fit(…, classes=[…])"
 _LONGEST_NAME = 200
 _MOST_CLASSES = 10_000
 _MOST_SOURCES = 1_000_000
 _SOFT = ". Probabilities have the shape (samples, sources, classes), or (samples, classes) a source in a dict"
 _CELLS = 1 << 22  # of a dense table, read at a time
+
+
+def long_table(
+    items: Iterable[str], sources: Iterable[str], labels: Iterable[str], probabilities: Iterable[float] | None = None
+) -> pd.DataFrame:
+    """A row a vote, all text; with probabilities, a row a class of a soft vote.
+
+    >>> long_table(["007"], ["rule"], ["ham"], [0.9])
+      item source label  probability
+    0  007   rule   ham          0.9
+    """
+    votes = pd.DataFrame(dict(zip(VOTE_COLUMNS, (items, sources, labels), strict=True)), dtype="str")
+    return (
+        votes if probabilities is None else votes.assign(**{PROBABILITY: np.asarray(probabilities, dtype=np.float64)})
+    )
 
 
 def read_votes(

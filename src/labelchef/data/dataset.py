@@ -73,7 +73,7 @@ class Part:
     believed: Float64s | None = None
     """(n, C); None where every label is given."""
     decided: Mapping[int, Decided] = field(default_factory=dict)
-    doubts: Mapping[int, Doubt] = field(default_factory=dict)
+    doubts: Mapping[int, Doubt[int]] = field(default_factory=dict)
     votes: SourceVotes | None = None
     copies: Mapping[int, str] = field(default_factory=dict)
     """Row → id of the row of which it is a copy."""

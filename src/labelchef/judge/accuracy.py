@@ -34,14 +34,14 @@ Shapes: m items, W people, J: classes that somebody named on an item and one col
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import chi2, norm
 
-from labelchef.base.arrays import Bools, Float64s, Ints
-from labelchef.base.records import UNRESOLVED
+from labelchef.base.arrays import Float64s, Ints
+from labelchef.base.records import UNRESOLVED, Answers
 from labelchef.judge.gain import LEVEL
 from labelchef.judge.proportions import exact_bounds
 
@@ -181,21 +181,9 @@ def _within(votes: dict[int, list[tuple[int, bool]]], rounds: Sequence[int], wei
 
 @dataclass(frozen=True)
 class Seen:
-    """What people said of m items."""
+    """What is known of m items that people answered, and of the answers of W people on gold."""
 
-    n_classes: int
-    people: int
-    """W."""
-    place: Ints
-    """(K,) which of the m items an answer is on."""
-    person: Ints
-    """(K,)"""
-    label: Ints
-    """(K,)"""
-    known: Ints
-    """(m,) the class where a lead decided, `UNRESOLVED` elsewhere."""
-    drawn: Bools
-    """(m,) whether the item was drawn by chance."""
+    said: Answers
     predicted: Float64s
     """(m, C) held-out predictions of the model; 1/C where there is none."""
     gold_right: Ints
@@ -211,9 +199,10 @@ def tells_apart(seen: Seen) -> bool:
     other fits.
     """
     gold = int((seen.gold_right + seen.gold_wrong).sum()) >= FEWEST_GOLD
-    decided = int((seen.known != UNRESOLVED).sum()) >= FEWEST_DECIDED
-    model = len(seen.predicted) > 0 and float(seen.predicted.max(axis=1).mean()) - 1.0 / seen.n_classes >= LEAST_MODEL
-    crowd = len(np.unique(seen.person)) > 2
+    decided = int((seen.said.known != UNRESOLVED).sum()) >= FEWEST_DECIDED
+    m, C = seen.predicted.shape
+    model = m > 0 and float(seen.predicted.max(axis=1).mean()) - 1.0 / C >= LEAST_MODEL
+    crowd = len(np.unique(seen.said.person)) > 2
     return gold or decided or model or crowd
 
 
@@ -233,7 +222,7 @@ def estimate(seen: Seen, seed: int = 0) -> list[Interval]:
         cov = (away * weights[:, None]).T @ away + 1e-6 * np.eye(len(mean))
     accuracies = posterior.accuracy(draws)
     tail, intervals = (1.0 - _DRAWN_LEVEL) / 2.0, []
-    for w in range(seen.people):
+    for w in range(len(seen.said.names)):
         order = np.argsort(accuracies[:, w])
         total, values = np.cumsum(weights[order]), accuracies[order, w]
         low, middle, high = (
@@ -244,33 +233,18 @@ def estimate(seen: Seen, seed: int = 0) -> list[Interval]:
 
 
 def _recent(seen: Seen) -> Seen:
-    m = len(seen.known)
-    if m <= MOST_ITEMS:
-        return seen
-    first = m - MOST_ITEMS
-    kept = seen.place >= first
-    return Seen(
-        seen.n_classes,
-        seen.people,
-        seen.place[kept] - first,
-        seen.person[kept],
-        seen.label[kept],
-        seen.known[first:],
-        seen.drawn[first:],
-        seen.predicted[first:],
-        seen.gold_right,
-        seen.gold_wrong,
-    )
+    m = len(seen.predicted)
+    return replace(seen, said=seen.said.among(np.arange(m) >= m - MOST_ITEMS), predicted=seen.predicted[-MOST_ITEMS:])
 
 
 class _Posterior:
     """The posterior of the parameters: W errors, then the nuisances, each as a normal variable."""
 
     def __init__(self, seen: Seen) -> None:
-        self.seen = seen
-        W, C, m = seen.people, seen.n_classes, len(seen.known)
-        self.guess = (C - 1) / C
-        pairs = np.unique(np.stack([seen.place, seen.label]), axis=1) if len(seen.place) else np.zeros((2, 0), np.int64)
+        self.seen, said = seen, seen.said
+        W, (m, C) = len(said.names), seen.predicted.shape
+        self.W, self.C, self.guess = W, C, (C - 1) / C
+        pairs = np.unique(np.stack([said.place, said.label]), axis=1) if len(said.place) else np.zeros((2, 0), np.int64)
         count = np.bincount(pairs[0], minlength=m)
         self.J = int(np.minimum(count + 1, C).max(initial=1))
         column = np.arange(pairs.shape[1]) - np.repeat(np.cumsum(count) - count, count)
@@ -281,16 +255,16 @@ class _Posterior:
         open_, rest = np.flatnonzero(count < C), count[count < C]  # the column of all classes that nobody named
         own[open_, rest] = np.maximum(1.0 - own[open_].sum(axis=1), 0.0)
         flat[open_, rest] = np.maximum(1.0 - flat[open_].sum(axis=1), 0.0)
-        decided = np.flatnonzero(seen.known != UNRESOLVED)
+        decided = np.flatnonzero(said.known != UNRESOLVED)
         if len(decided):
-            at = (named[decided] == seen.known[decided, None]).astype(np.float64)
+            at = (named[decided] == said.known[decided, None]).astype(np.float64)
             unnamed = at.sum(axis=1) == 0
             at[unnamed, count[decided[unnamed]]] = 1.0
             own[decided] = flat[decided] = at
         self.own, self.flat = own, flat
         right, given = np.zeros((m, self.J, W)), np.zeros((m, W))
-        given[seen.place, seen.person] = 1.0
-        right[seen.place, :, seen.person] = named[seen.place] == seen.label[:, None]
+        given[said.place, said.person] = 1.0
+        right[said.place, :, said.person] = named[said.place] == said.label[:, None]
         self.right, self.wrong = right.reshape(-1, W), (given[:, None] - right).reshape(-1, W)
         self.prior = np.array([_PRIOR["error"]] * W + [_PRIOR[name] for name in _NUISANCES])
 
@@ -307,13 +281,13 @@ class _Posterior:
         return np.concatenate([self._part(T[k : k + step]) for k in range(0, len(T), step)])
 
     def _part(self, T: Float64s) -> Float64s:
-        seen, W = self.seen, self.seen.people
+        seen = self.seen
         error, share, hard, harder, less = self._parameters(T)
         worse = error + harder[:, None] * (self.guess - error)
         total = np.zeros(len(T))
-        if len(seen.known):
+        if len(seen.predicted):
             normal, rough = (self._answers(e) for e in (error, worse))
-            rate = np.where(seen.drawn[:, None], less, 1.0)  # (m, B)
+            rate = np.where(seen.said.drawn[:, None], less, 1.0)  # (m, B)
             d, h = rate * share, rate * hard
             likely = (
                 (1.0 - d - h) * np.einsum("mj,mjb->mb", self.own, normal)
@@ -322,25 +296,24 @@ class _Posterior:
             )
             total = np.log(np.maximum(likely, _TINY)).sum(axis=0)
         on_gold = np.clip(error + (less * hard)[:, None] * (worse - error), 1e-12, 1 - 1e-12)
-        assert error.shape[1] == W
         return np.asarray(total + np.log1p(-on_gold) @ seen.gold_right + np.log(on_gold) @ seen.gold_wrong)
 
     def _parameters(self, T: Float64s) -> tuple[Float64s, Float64s, Float64s, Float64s, Float64s]:
         """ε (B, W), δ, h, τ, ρ (B,)."""
-        W = self.seen.people
+        W = self.W
         error = np.maximum(self.guess * _logistic(T[:, :W]), 1e-9)
         a, b = np.exp(np.minimum(T[:, W], 30)), np.exp(np.minimum(T[:, W + 1], 30))
         return error, a / (1 + a + b), b / (1 + a + b), _logistic(T[:, W + 2]), _logistic(T[:, W + 3])
 
     def _answers(self, error: Float64s) -> Float64s:
         """Π_w P(v_iw | c): (m, J, B)."""
-        says = self.right @ np.log1p(-error).T + self.wrong @ np.log(error / max(self.seen.n_classes - 1, 1)).T
+        says = self.right @ np.log1p(-error).T + self.wrong @ np.log(error / max(self.C - 1, 1)).T
         return np.asarray(np.exp(says).reshape(-1, self.J, len(error)))
 
     def accuracy(self, T: Float64s) -> Float64s:
         """a (B, W)."""
         error, _, hard, harder, _ = self._parameters(T)
-        return 1.0 - error - (hard * harder)[:, None] * (self.guess - error)
+        return np.asarray(1.0 - error - (hard * harder)[:, None] * (self.guess - error))
 
     def objective(self, x: Float64s) -> tuple[float, Float64s]:
         """Minus the logarithm of the posterior, and its gradient by differences."""
@@ -376,7 +349,7 @@ class _Posterior:
     def never_errs(self, best: Float64s, w: int) -> bool:
         """Whether an accuracy of 1 fits as well as the best, up to noise."""
         fixed = np.zeros(len(best), dtype=bool)
-        fixed[[w, self.seen.people + 1]] = True
+        fixed[[w, self.W + 1]] = True
         x = np.where(fixed, -20.0, best)
         worst = self.log_likelihood(best[None])[0] - 0.5 * chi2.ppf(LEVEL, 1)
         if self.log_likelihood(x[None])[0] >= worst:

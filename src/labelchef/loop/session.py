@@ -252,7 +252,7 @@ class Session:
         """(m, C): what a model of the clean samples predicts of these, each without itself; None where there is no such model."""
         return None if self.learner is None else self.learner.held_out(self.objective, self.labels, samples)
 
-    def doubtful(self) -> list[Doubt]:
+    def doubtful(self) -> list[Doubt[int]]:
         """The answered samples that are worth a second look, those where another answer is worth most first."""
         return [] if self.learner is None else self.learner.doubtful(self.labels)
 

@@ -74,27 +74,6 @@ class SourceEffect:
     parameters: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """W (D, C) of the model that would be made."""
 
-    def as_json(self) -> dict[str, Any]:
-        """In JSON's types."""
-        return {
-            "before": self.before.as_json(),
-            "after": self.after.as_json(),
-            "gains": {
-                split: {name: one.as_dict() for name, one in found.items()} for split, found in self.gains.items()
-            },
-            "kept": {split: {name: one.as_dict() for name, one in found.items()} for split, found in self.kept.items()},
-            "baselines": {
-                split: {name: one.as_dict() for name, one in found.items()} for split, found in self.baselines.items()
-            },
-            "unanswered": self.unanswered,
-            "believed": self.believed,
-            "predicted": self.predicted,
-            "in_use_before": str(self.in_use_before or ""),
-            "in_use_after": str(self.in_use_after or ""),
-            "closed_form": self.closed_form if np.isfinite(self.closed_form) else None,
-            "seconds": self.seconds,
-        }
-
 
 def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> SourceEffect:
     """What the model of a session would be if these votes were heard; the session stays as it is."""

@@ -36,6 +36,7 @@ from labelchef.base.intake import ColumnRole, Progress, no_progress
 from labelchef.believe.affinity import AffinityOptions, code_affinity, conv_maps, patch_maps
 from labelchef.believe.interactive import ProposalOptions, Proposals
 from labelchef.believe.snuba import Primitives, SnubaOptions, Written, write_heuristics
+from labelchef.believe.vote_forms import long_table
 from labelchef.believe.words import Words
 from labelchef.data.encoders.images import has_efficientnet, read_image
 from labelchef.data.encoders.protocol import Content
@@ -80,7 +81,7 @@ def make_votes(
         return _affinity(raw, y, seed, progress)
     written = write_heuristics(primitives_of(raw, blocks), y, raw.classes, seed=seed, progress=progress)
     if not better_than_chance(written.trusted_beliefs, y):
-        return _nothing(soft=kind != "snuba")
+        return long_table((), (), (), None if kind == "snuba" else ())
     return votes_of(written, raw) if kind == "snuba" else beliefs_of(written, raw)
 
 
@@ -98,11 +99,6 @@ def better_than_chance(beliefs: Float64s, y: Ints) -> bool:
     shares = np.bincount(y, minlength=beliefs.shape[1]) / len(y)
     right = int((said == y[heard]).sum())
     return bool(binom.sf(right - 1, len(said), shares[said].mean()) <= DOUBT)
-
-
-def _nothing(*, soft: bool) -> pd.DataFrame:
-    empty = pd.DataFrame({"item": [], "source": [], "label": []}, dtype="str")
-    return empty.assign(probability=np.zeros(0)) if soft else empty
 
 
 def votes_of(written: Written, raw: Raw) -> pd.DataFrame:
@@ -280,7 +276,7 @@ def _affinity(raw: Raw, y: Ints, seed: int, progress: Progress) -> pd.DataFrame:
         FilePictures(tuple(names), raw.media), y, len(raw.classes), maps, AffinityOptions(), seed, progress
     )
     if not better_than_chance(coded.trusted, y):
-        return _nothing(soft=True)
+        return long_table((), (), (), ())
     ids = [*_ids(raw.train), *_ids(raw.trusted)]
     return soft_votes(ids, "affinity", np.vstack([coded.train, coded.trusted]), raw.classes)
 
@@ -296,12 +292,8 @@ def hard_votes(ids: Sequence[str], names: Sequence[str], votes: Ints, classes: S
     0    a   rule  spam
     """
     rows, sources = np.nonzero(votes >= 0)
-    found = {
-        "item": [ids[i] for i in rows.tolist()],
-        "source": [names[j] for j in sources.tolist()],
-        "label": [classes[c] for c in votes[rows, sources].tolist()],
-    }
-    return pd.DataFrame(found, dtype="str")
+    said = [classes[c] for c in votes[rows, sources].tolist()]
+    return long_table([ids[i] for i in rows.tolist()], [names[j] for j in sources.tolist()], said)
 
 
 def soft_votes(ids: Sequence[str], name: str, beliefs: Float64s, classes: Sequence[str]) -> pd.DataFrame:
@@ -313,13 +305,5 @@ def soft_votes(ids: Sequence[str], name: str, beliefs: Float64s, classes: Sequen
     1    a      s  spam         0.75
     """
     rows = np.flatnonzero(~np.isnan(beliefs).any(axis=1))
-    C = len(classes)
-    found = pd.DataFrame(
-        {
-            "item": [ids[i] for i in rows.tolist() for _ in range(C)],
-            "source": [name] * (len(rows) * C),
-            "label": list(classes) * len(rows),
-        },
-        dtype="str",
-    )
-    return found.assign(probability=beliefs[rows].ravel())
+    items = [ids[i] for i in rows.tolist() for _ in classes]
+    return long_table(items, [name] * len(items), list(classes) * len(rows), beliefs[rows].ravel())

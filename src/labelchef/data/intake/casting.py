@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labelchef.base.errors import InvalidInputError
 from labelchef.base.intake import ColumnRole, FileRole, Severity
-from labelchef.believe.vote_forms import WEAK_SOURCE
+from labelchef.believe.vote_forms import PROBABILITY, VOTE_COLUMNS, WEAK_SOURCE, long_table
 from labelchef.data.files import formats
 from labelchef.data.intake import checking
 from labelchef.data.intake.matching import Matcher, OpenFile, Pool, some
@@ -19,8 +19,6 @@ from labelchef.data.intake.profiles import NO_LABEL, NO_VOTE, numbers_of
 _MOST_VOTERS = 25
 """Of an item, where only numbers of votes are known: with more, their shares say as much, and they are one source."""
 _SEED = 20
-VOTE_COLUMNS = ("item", "source", "label")
-PROBABILITY = "probability"
 
 
 class Casting:
@@ -234,7 +232,7 @@ class Casting:
         soft = any(PROBABILITY in frame.columns for frame in self.votes)
         columns = [*VOTE_COLUMNS, *([PROBABILITY] if soft else [])]
         if not self.votes:
-            return pd.DataFrame({name: pd.array([], dtype="str") for name in VOTE_COLUMNS})
+            return long_table((), (), ())
         held = [f if not soft or PROBABILITY in f.columns else f.assign(**{PROBABILITY: 1.0}) for f in self.votes]
         votes = pd.concat([frame[columns] for frame in held], ignore_index=True)
         votes = votes.astype(dict.fromkeys(VOTE_COLUMNS, "str"))
@@ -288,6 +286,4 @@ def class_names(columns: Sequence[str]) -> list[str]:
 
 def _hard(keys: Sequence[str | None], source: str, labels: Sequence[Any]) -> pd.DataFrame:
     kept = [(key, label) for key, label in zip(keys, labels, strict=True) if key is not None and isinstance(label, str)]
-    frame = pd.DataFrame(kept, columns=["item", "label"], dtype="str")
-    frame.insert(1, "source", source)
-    return frame.astype({"source": "str"})
+    return long_table([key for key, _ in kept], [source] * len(kept), [label for _, label in kept])

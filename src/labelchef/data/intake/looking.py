@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 
 from labelchef.base.intake import ColumnRole, FileRole, Plan, Preview, PreviewRow
+from labelchef.believe.vote_forms import PROBABILITY
 from labelchef.data.files.formats import text_of
-from labelchef.data.intake.casting import PROBABILITY
 from labelchef.data.intake.raw import ID, Raw, Rows
 
 LONGEST = 300

@@ -14,12 +14,11 @@ from labelchef.base.intake import ColumnRole, FileRole, Finding, Plan, Progress,
 from labelchef.believe.functions import apply_functions, load_functions
 from labelchef.believe.llm import read_llm_labels
 from labelchef.believe.rules import Rule, apply_rules, read_rules
+from labelchef.believe.vote_forms import PROBABILITY
 from labelchef.data.intake.automatic import make_votes
 from labelchef.data.intake.checking import ordered
 from labelchef.data.intake.matching import ends_of_paths
 from labelchef.data.intake.raw import Raw
-
-_PROBABILITY = "probability"
 
 
 def with_sources(
@@ -140,8 +139,8 @@ def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
         )  # fmt: skip
     known = votes[votes["label"].isin(raw.classes) & ~votes["source"].isin(taken)]
     together = known if raw.votes.empty else pd.concat([raw.votes, known], ignore_index=True)
-    if _PROBABILITY in together.columns:  # a hard vote among soft ones
-        together = together.assign(**{_PROBABILITY: together[_PROBABILITY].fillna(1.0)})
+    if PROBABILITY in together.columns:  # a hard vote among soft ones
+        together = together.assign(**{PROBABILITY: together[PROBABILITY].fillna(1.0)})
     return replace(raw, votes=together, findings=tuple(findings))
 
 

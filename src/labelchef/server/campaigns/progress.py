@@ -364,13 +364,13 @@ _Answer = TypeVar("_Answer", bound=Answer)
 
 def stats_of(votes: Sequence[Answer]) -> tuple[PersonStats, ...]:
     """What each person did, by name; the suggestion is not a person."""
-    return tuple(_stats(person, own) for person, own in _by_person(votes))
+    return tuple(_stats(person, own) for person, own in by_person(votes).items())
 
 
 def quality_of(votes: Sequence[VoteRow], decided: Labels) -> tuple[PersonQuality, ...]:
     """Each person's votes against what was decided."""
     found = []
-    for person, own in _by_person(votes):
+    for person, own in by_person(votes).items():
         answers = [(vote.label, decided.get((vote.item_id, vote.attempt))) for vote in own]
         same = [said == label for said, label in answers if label is not None]
         quality = sum(same) / len(same) if same else None
@@ -380,12 +380,13 @@ def quality_of(votes: Sequence[VoteRow], decided: Labels) -> tuple[PersonQuality
     return tuple(found)
 
 
-def _by_person(votes: Sequence[_Answer]) -> list[tuple[str, list[_Answer]]]:
+def by_person(votes: Sequence[_Answer]) -> dict[str, list[_Answer]]:
+    """Person → their answers, by name; the suggestion is not a person."""
     found: dict[str, list[_Answer]] = defaultdict(list)
     for vote in votes:
         if vote.person != SUGGESTION:
             found[vote.person].append(vote)
-    return sorted(found.items())
+    return dict(sorted(found.items()))
 
 
 def _stats(person: str, own: Sequence[Answer]) -> PersonStats:

@@ -13,7 +13,7 @@ import pandas as pd
 from labelchef.base.errors import InvalidInputError
 from labelchef.base.intake import ColumnRole
 from labelchef.believe.interactive import Proposal, ProposalOptions, Proposals
-from labelchef.believe.rules import Keyword, RuleSetFacts, facts_of, rule_of, rule_values, rules_as_text
+from labelchef.believe.rules import Keyword, RuleSetFacts, facts_of, rule_of, rules_as_text
 from labelchef.data.intake.raw import Raw
 from labelchef.server.intake import folders
 from labelchef.server.intake.jobs import Read
@@ -49,12 +49,9 @@ def rules_file(ws: Workspace, intake: str) -> str:
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class Suggestion(Proposal):
     """A rule to say yes or no to."""
 
-    rule: RuleValues
-    """As a rules file has it."""
-    proposal: Proposal
     texts: tuple[str, ...]
     """Some of the rows that it votes on, long ones cut."""
     answered: int
@@ -109,4 +106,4 @@ def _shown(proposals: Proposals, raw: Raw, column: str) -> Suggestion:
     found = proposals.next()
     texts = raw.train.frame[column].iloc[list(found.rows)].fillna("").tolist()
     cut = tuple(str(text) if len(str(text)) <= _LONGEST else f"{str(text)[: _LONGEST - 1]}…" for text in texts)
-    return Suggestion(rule_values(found.rule), found, cut, len(proposals.answers))
+    return Suggestion(**vars(found), texts=cut, answered=len(proposals.answers))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from labelchef.base.campaigns import SplitName
-from labelchef.base.learning import PeopleFacts
+from labelchef.base.learning import Doubt, PeopleFacts
 from labelchef.server.campaigns.access import looking
 from labelchef.server.sources.sources import session_after, standing
 from labelchef.server.store import campaign_table
@@ -11,26 +11,11 @@ from labelchef.server.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class DoubtfulItem:
-    """An answered item that is worth a second look: a lead may decide or reopen it."""
-
-    item: str
-    answer: str
-    believed: str
-    """The class that is most probable, given the answers and the model without this item."""
-    wrong: float
-    """Probability that the answer is wrong."""
-    worth: float
-    """By how much one more answer is expected to raise the probability that the most probable class is right."""
-    reason: str
-
-
-@dataclass(frozen=True)
 class Doubts:
     """How often people err, None while nothing is estimated, and the answers in doubt, the most worthwhile first."""
 
     people: PeopleFacts | None
-    items: tuple[DoubtfulItem, ...]
+    items: tuple[Doubt[str], ...]
 
     @property
     def note(self) -> str:
@@ -57,7 +42,7 @@ def doubts(ws: Workspace, campaign: str) -> Doubts:
     with looking(ws, campaign) as (connection, _):
         rows = campaign_table.items_at(connection, row.id, SplitName.TRAIN, [one.item for one in found])
     items = tuple(
-        DoubtfulItem(rows[one.item].key, classes[one.answer], classes[one.believed], one.wrong, one.worth, one.reason)
+        Doubt(rows[one.item].key, classes[one.answer], classes[one.believed], one.wrong, one.worth, one.reason)
         for one in found
     )
     return Doubts(session.people(), items)

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
@@ -20,7 +19,7 @@ from sqlalchemy import Connection
 from labelchef.base.arrays import Float64s
 from labelchef.base.campaigns import SUGGESTION, DecisionKind, SplitName
 from labelchef.base.errors import LabelchefError
-from labelchef.base.records import UNRESOLVED
+from labelchef.base.records import UNRESOLVED, Answers
 from labelchef.judge.accuracy import (
     FEWEST_ANSWERS,
     FEWEST_BLIND,
@@ -35,7 +34,7 @@ from labelchef.judge.accuracy import (
     tells_apart,
 )
 from labelchef.server.campaigns.access import looking
-from labelchef.server.campaigns.progress import Answer, audited_places, pull_of, state_of
+from labelchef.server.campaigns.progress import Answer, audited_places, by_person, pull_of, state_of
 from labelchef.server.labelling import gold as hidden
 from labelchef.server.shared import moment
 from labelchef.server.sharing import Shared
@@ -218,7 +217,7 @@ def _quality(ws: Workspace, campaign: str) -> QualityReport:
     predictions = _predicted(ws, facts)
     accuracies = _accuracies(facts, names, predictions)
     pulls = pull_of(facts.votes, facts.places, facts.audited)
-    labels, votes, golds = facts.labels, _by_person(facts.votes), _by_person(facts.golds)
+    labels, votes, golds = facts.labels, by_person(facts.votes), by_person(facts.golds)
     people = []
     for name in names:
         own, mine = votes.get(name, []), golds.get(name, [])
@@ -274,16 +273,6 @@ def _notes(facts: _Facts, people: Sequence[PersonReport], predictions: Predictio
             f"There is no trusted sample left as gold for {', '.join(out)}: half of them serve, and everybody gets each once."
         )
     return notes
-
-
-_Mine = TypeVar("_Mine", bound=Answer)
-
-
-def _by_person(answers: Sequence[_Mine]) -> dict[str, list[_Mine]]:
-    found: dict[str, list[_Mine]] = defaultdict(list)
-    for one in answers:
-        found[one.person].append(one)
-    return found
 
 
 def _confusion(pairs: Iterable[tuple[int | None, int | None]], n: int) -> list[list[int]]:
@@ -350,19 +339,18 @@ def _accuracies(
     for one in facts.golds:
         if one.label is not None:
             (right if one.label == one.truth else wrong)[at[one.person]] += 1
-    seen = Seen(
-        n_classes=C,
-        people=W,
+    said = Answers(
+        samples=np.array([position[key][1] for key in asked], dtype=np.int64),
+        known=known,
+        drawn=np.array([position[key] in facts.audited for key in asked], dtype=bool),
+        names=tuple(names),
         place=np.array([place[v.item_id, v.attempt] for v in heard], dtype=np.int64),
         person=np.array([at[v.person] for v in heard], dtype=np.int64),
         label=np.array([v.label for v in heard], dtype=np.int64),
-        known=known,
-        drawn=np.array([position[key] in facts.audited for key in asked], dtype=bool),
-        predicted=np.array([predictions.rows.get(position[key][1], flat) for key in asked]).reshape(-1, C),
-        gold_right=right,
-        gold_wrong=wrong,
     )
-    answers = np.bincount(seen.person, minlength=W) + right + wrong
+    predicted = np.array([predictions.rows.get(row, flat) for row in said.samples.tolist()]).reshape(-1, C)
+    seen = Seen(said, predicted, right, wrong)
+    answers = np.bincount(said.person, minlength=W) + right + wrong
     enough = [name for name in names if answers[at[name]] >= FEWEST_ANSWERS]
     apart = tells_apart(seen)
     found = estimate(seen, facts.row.settings.seed) if enough and apart else []

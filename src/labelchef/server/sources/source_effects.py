@@ -84,15 +84,16 @@ class ShownBelief:
 class Progress:
     """An effect that is being computed, or was."""
 
-    proposal: Proposal
+    muted: tuple[str, ...]
+    rules: tuple[RuleValues, ...] | None
     state: EffectState
     stage: str
     """What is being computed, in words."""
     seconds: float
-    problem: str | None = None
-    effect: SourceEffect | None = None
-    shown: tuple[ShownBelief, ...] = ()
-    stale: bool = False
+    problem: str | None
+    effect: SourceEffect | None
+    shown: tuple[ShownBelief, ...]
+    stale: bool
     """Whether the campaign has moved on since: another round, other settings or rules."""
 
 
@@ -242,10 +243,11 @@ def _told(ws: Workspace, row: CampaignRow, job: _Job) -> Progress:
     going = f"{now.what}: {now.done} of {now.total}" if now.total else now.what
     stage = going if state is EffectState.RUNNING else ""
     seconds = (run.ended or time.monotonic()) - run.began
-    if found is None:
-        return Progress(job.proposal, state, stage, seconds, problem)
-    stale = found.key != _key(ws, row)
-    return Progress(job.proposal, state, stage, seconds, problem, found.effect, found.shown, stale)
+    effect, shown, stale = (
+        (None, (), False) if found is None else (found.effect, found.shown, found.key != _key(ws, row))
+    )
+    muted, rules = job.proposal.muted, job.proposal.rules
+    return Progress(muted, rules, state, stage, round(seconds, 2), problem, effect, shown, stale)
 
 
 def _key(ws: Workspace, row: CampaignRow) -> tuple[object, ...]:

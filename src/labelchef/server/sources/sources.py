@@ -125,15 +125,35 @@ def _facts(ws: Workspace, found: Studied) -> list[SourceFacts]:
 
 
 @dataclass(frozen=True)
+class ListedSource(SourceFacts):
+    """A source as leads see it."""
+
+    rule: bool
+    """Whether it is a rule that the campaign keeps, which can be edited."""
+
+
+@dataclass(frozen=True)
 class SourcePage:
     """Some of the sources, in the order that was asked for."""
 
-    sources: tuple[SourceFacts, ...]
+    model: str
+    """The source model in use; 'none' if weak labels are not used; empty if nothing is learned."""
+    total: int
+    """Sources in all."""
     found: int
     """Sources that fit the search."""
-    report: SourceReport
-    editable: frozenset[str]
-    """Sources that are rules which the campaign keeps."""
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What a reader should know."""
+    harmful: tuple[str, ...]
+    """Sources that harm beyond doubt, the worst first."""
+    sources: tuple[ListedSource, ...]
+
+    @classmethod
+    def of(cls, report: SourceReport, found: int, shown: tuple[ListedSource, ...]) -> "SourcePage":
+        """A page below what is said of all sources."""
+        harmful = tuple(one.name for one in report.harmful)
+        return cls(report.model, report.total, found, report.classes, report.notes, harmful, shown)
 
 
 def source_page(
@@ -151,17 +171,16 @@ def source_page(
         raise InvalidInputError(f"sort is {sort!r}; expected one of: {', '.join(SORTS)}", code="sort")
     report = sources(ws, campaign)
     if not report.sources:
-        return SourcePage((), 0, report, frozenset())
+        return SourcePage.of(report, 0, ())
     found, muted = study(ws, campaign), standing(ws, campaign)[0].settings.muted
     with found.lock:
         facts = [_as_set(one, muted) for one in _facts(ws, found) if search.casefold() in one.name.casefold()]
     value = SORTS[sort]
     known = [one for one in facts if value(one) == value(one)]
     ordered = sorted(known, key=value, reverse=falling) + [one for one in facts if value(one) != value(one)]
-    kept, _ = kept_rules(ws, found.row)
-    return SourcePage(
-        tuple(ordered[first : first + limit]), len(facts), report, frozenset(one.name for one in kept.rules)
-    )
+    rules = {one.name for one in kept_rules(ws, found.row)[0].rules}
+    shown = tuple(ListedSource(**vars(one), rule=one.name in rules) for one in ordered[first : first + limit])
+    return SourcePage.of(report, len(facts), shown)
 
 
 def _as_set(facts: SourceFacts, muted: Sequence[str]) -> SourceFacts:
@@ -201,19 +220,22 @@ class SourceConflict:
 class SourceDetail:
     """Everything that is known of one source."""
 
-    facts: SourceFacts
+    source: ListedSource
     classes: tuple[str, ...]
     conflicts: tuple[SourceConflict, ...]
+    """Those it differs from most often, at most 20."""
     right: tuple[SourceExample, ...]
+    """Clean items it is right on, some of them."""
     wrong: tuple[SourceExample, ...]
     conflicting: tuple[SourceExample, ...]
+    """Items on which another source says something else."""
     n_right: int
     """Clean items on which it is right."""
     n_wrong: int
     rule: Mapping[str, object] | None
     """The rule as a rules file has it; None for a source that is none, or whose rule was not kept."""
     muted: tuple[str, ...]
-    """The setting as it is now."""
+    """All sources that are muted by the settings as they are now."""
     model: str
 
 
@@ -239,7 +261,7 @@ def source_detail(ws: Workspace, campaign: str, name: str) -> SourceDetail:
                 look.example(r, train[r] if r < N else trusted[int(look.trusted[r - N])]) for r in rows.tolist()
             )
         return SourceDetail(
-            facts=facts,
+            source=ListedSource(**vars(facts), rule=rule is not None),
             classes=found.classes,
             conflicts=look.conflicts,
             **examples,

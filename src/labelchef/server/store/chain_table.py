@@ -6,29 +6,17 @@ inserts one holds the campaign's lock until the transaction ends. So "all rows u
 asked.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import sqlalchemy as sa
 
-from labelchef.base.campaigns import SplitName
+from labelchef.base.campaigns import NewItem, SplitName
 from labelchef.server.store.rows import RoundRow
 from labelchef.server.store.tables import Account, Application, Decision, Item, Round, Selection, SettingChange, Vote
 
 Body = dict[str, Any]
 _AT_ONCE = 5000
-
-
-class GroundItem(NamedTuple):
-    """An item as it was given."""
-
-    split: str
-    position: int
-    key: str
-    text: str | None
-    image: str | None
-    fields: Mapping[str, object] | None
-    label: int | None
 
 
 _old_vote, _old_decision = Vote.alias(), Decision.alias()
@@ -70,15 +58,15 @@ def rows_after(connection: sa.Connection, campaign_id: int, kind: str, after: in
         after = int(rows[-1]["id"])
 
 
-def items_streamed(connection: sa.Connection, campaign_id: int) -> Iterator[GroundItem]:
-    """Every item of a campaign, splits in their order and each by position, a part of them in memory at a time."""
+def items_streamed(connection: sa.Connection, campaign_id: int) -> Iterator[NewItem]:
+    """Every item of a campaign as it was given, splits in their order, each by position, a part of them in memory at a time."""
     columns = Item.c["position", "key", "text", "image", "fields", "label"]
     for split in SplitName:
         found = sa.select(*columns).where(Item.c.campaign_id == campaign_id, Item.c.split == split)
         part, after = found.order_by(Item.c.position).limit(_AT_ONCE), -1
         while rows := connection.execute(part.where(Item.c.position > after)).all():
             for row in rows:
-                yield GroundItem(split.value, *row)
+                yield NewItem(split, *row)
             after = rows[-1].position
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from labelchef.base.campaigns import Page
-from labelchef.base.guidance import GuidelineVersion, News, Thread
+from labelchef.base.guidance import Guidelines, GuidelineVersion, News, Thread
 from labelchef.server.campaigns import guidelines
 from labelchef.server.campaigns.access import find
 from labelchef.server.labelling import discussions
@@ -23,7 +23,7 @@ from labelchef.server.web.forms import (
 from labelchef.server.web.markdown import rendered
 from labelchef.server.web.paging import Cursor, Limit, part_of
 from labelchef.server.web.policies import GUIDELINES, ITEM, Api, Lead, Member, Store
-from labelchef.server.web.views import GuidelinesView, RenderedView, with_address
+from labelchef.server.web.views import RenderedView, with_address
 
 routes = Api("guidance", "/campaigns/{campaign}")
 _MOST = (429, "comments", "more comments of this person than a minute may have")
@@ -31,16 +31,16 @@ _COMMENT = (422, "comment", "a comment of spaces only")
 
 
 @routes.get("/guidelines")
-def read_guidelines(campaign: CampaignPath, who: Member, ws: Store) -> GuidelinesView:
+def read_guidelines(campaign: CampaignPath, who: Member, ws: Store) -> Guidelines:
     """The guidelines and the descriptions of classes, as Markdown and as HTML in which no markup of the text is left."""
-    return GuidelinesView.of(guidelines.guidelines(ws, campaign, who.name))
+    return guidelines.guidelines(ws, campaign, who.name)
 
 
 @routes.put("/guidelines", GUIDELINES, (422, "class_name", "no such class"))
-def write_guidelines(campaign: CampaignPath, form: GuidelineForm, who: Lead, ws: Store) -> GuidelinesView:
+def write_guidelines(campaign: CampaignPath, form: GuidelineForm, who: Lead, ws: Store) -> Guidelines:
     """Save a text: of the campaign, or of a class. Earlier versions are kept."""
     guidelines.write(ws, campaign, who.name, {form.about: form.text})
-    return GuidelinesView.of(guidelines.guidelines(ws, campaign, who.name))
+    return guidelines.guidelines(ws, campaign, who.name)
 
 
 @routes.get("/guidelines/versions")

@@ -6,16 +6,17 @@ from fastapi import File, Path, Query, Response, UploadFile
 from fastapi.responses import PlainTextResponse
 
 from labelchef.base.campaigns import Page
-from labelchef.base.intake import WaitingFiles
+from labelchef.base.intake import Intake, WaitingFiles
 from labelchef.base.settings import Settings
+from labelchef.believe.rules import RuleSetFacts
 from labelchef.server.intake import rules, steps
+from labelchef.server.intake.rules import Suggestion
 from labelchef.server.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.server.web.images import SAFE_TYPES, image_response
 from labelchef.server.web.paging import Cursor, Limit, part_of
 from labelchef.server.web.policies import BUSY_RULES, GUIDELINES, NAME_TAKEN, SETTINGS, Api, Gone, Lead, Options, Store
 from labelchef.server.web.problems import Case
 from labelchef.server.web.uploads import UploadRoute, told_as_store_errors
-from labelchef.server.web.views import IntakeView, RulesView, SuggestionView
 
 routes = Api("intakes", "/intakes")
 IntakePath = Annotated[str, Path(description="Id of the intake.", max_length=200)]
@@ -53,10 +54,10 @@ def list_intakes(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) ->
 
 
 @routes.post("", _FILE, _SAME, _CODE, _TOO_MANY, status_code=201, route_class_override=UploadRoute)
-def start(files: Files, who: Lead, ws: Store) -> IntakeView:
+def start(files: Files, who: Lead, ws: Store) -> Intake:
     """Upload the files of a campaign, all formats, zip archives too. What each is used for is detected; `state` says when."""
     with told_as_store_errors():
-        return IntakeView.of(steps.start(ws, _named(files), who.name))
+        return steps.start(ws, _named(files), who.name)
 
 
 @routes.post(
@@ -66,16 +67,16 @@ def start(files: Files, who: Lead, ws: Store) -> IntakeView:
     (403, "folder", "folders outside of the import root are not read"),
     status_code=201,
 )
-def start_from_folder(form: IntakeFolderForm, who: Lead, ws: Store, options: Options) -> IntakeView:
+def start_from_folder(form: IntakeFolderForm, who: Lead, ws: Store, options: Options) -> Intake:
     """Read a folder of the server instead of uploaded files."""
     folder = options.folder_to_read(form.folder)
-    return IntakeView.of(steps.start_from_folder(ws, folder, who.name))
+    return steps.start_from_folder(ws, folder, who.name)
 
 
 @routes.get("/{intake}", _NO_INTAKE)
-def look(intake: IntakePath, _: Lead, ws: Store) -> IntakeView:
+def look(intake: IntakePath, _: Lead, ws: Store) -> Intake:
     """How the files are used, the first joined rows, what was found, and how far the work is."""
-    return IntakeView.of(steps.look(ws, intake))
+    return steps.look(ws, intake)
 
 
 @routes.post("/{intake}/files", _NO_INTAKE, _STATE, _FILE, _SAME, _EXISTS, _CODE, route_class_override=UploadRoute)
@@ -85,28 +86,28 @@ def add(
     _: Lead,
     ws: Store,
     replace: Annotated[bool, Query(description="Whether a file replaces one of the same name.")] = False,
-) -> IntakeView:
+) -> Intake:
     """Upload more files; one with the name of another replaces it only if `replace` says so."""
     with told_as_store_errors():
-        return IntakeView.of(steps.add(ws, intake, _named(files), replace=replace))
+        return steps.add(ws, intake, _named(files), replace=replace)
 
 
 @routes.patch("/{intake}", _NO_INTAKE, _STATE, _FILE, _CODE)
-def correct(intake: IntakePath, form: CorrectionForm, _: Lead, ws: Store) -> IntakeView:
+def correct(intake: IntakePath, form: CorrectionForm, _: Lead, ws: Store) -> Intake:
     """Use files and columns in another way; what is left out stays as it is. The files are read again."""
-    return IntakeView.of(steps.correct(ws, intake, form.correction()))
+    return steps.correct(ws, intake, form.correction())
 
 
 @routes.post("/{intake}/rules", _NO_INTAKE, _NOT_READ, *_RULE, BUSY_RULES)
-def try_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RulesView:
+def try_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RuleSetFacts:
     """Try rules without code while they are typed: where they vote, how often they are right, where they differ."""
-    return RulesView.of(rules.try_rules(ws, intake, form.values(), gone))
+    return rules.try_rules(ws, intake, form.values(), gone)
 
 
 @routes.put("/{intake}/rules", _NO_INTAKE, _STATE, _NOT_READ, *_RULE)
-def keep_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store) -> IntakeView:
+def keep_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store) -> Intake:
     """Use these rules, in place of those before: each is a source."""
-    return IntakeView.of(steps.keep_rules(ws, intake, form.values()))
+    return steps.keep_rules(ws, intake, form.values())
 
 
 @routes.get(
@@ -127,16 +128,15 @@ def suggestion(
     _: Lead,
     ws: Store,
     column: Annotated[str, Query(description="A column of text.", max_length=500)],
-) -> SuggestionView:
+) -> Suggestion:
     """A rule that may be useful: a word and a class. The first answer takes seconds."""
-    return SuggestionView.of(rules.suggest(ws, intake, column))
+    return rules.suggest(ws, intake, column)
 
 
 @routes.post("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, (422, "unknown_rule", "no such rule"), *_SUGGESTION)
-def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) -> SuggestionView:
+def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) -> Suggestion:
     """Say whether the rule is useful, and get the next one. A useful rule is added by `PUT …/rules`."""
-    found = rules.answer(ws, intake, form.column, form.word, form.label, form.useful)
-    return SuggestionView.of(found)
+    return rules.answer(ws, intake, form.column, form.word, form.label, form.useful)
 
 
 @routes.post(
@@ -150,12 +150,10 @@ def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) 
     *SETTINGS,
     status_code=202,
 )
-def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:
+def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> Intake:
     """Make the campaign, in the background: encoding may take minutes. `campaign` is its slug once `state` is 'made'."""
     settings = Settings.of(form.settings.given())
-    return IntakeView.of(
-        steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders, guidelines=form.guidelines)
-    )
+    return steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders, guidelines=form.guidelines)
 
 
 @routes.delete("/{intake}", _NO_INTAKE, status_code=204)

@@ -1,15 +1,18 @@
 """The sources of a campaign: what is known of each, what muting or editing them would change, and doing it."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query
 
+from labelchef.believe.rules import RuleSetFacts
 from labelchef.server.sources import source_effects, sources
-from labelchef.server.sources.source_effects import CampaignRules, Proposal
+from labelchef.server.sources.source_effects import CampaignRules, Progress, Proposal
+from labelchef.server.sources.sources import SourceDetail, SourcePage
 from labelchef.server.web.forms import CampaignPath, ProposalForm, RulesForm
 from labelchef.server.web.policies import BUSY_RULES, Api, Gone, Lead, Store
 from labelchef.server.web.problems import Case
-from labelchef.server.web.views import AppliedView, EffectView, RulesView, SourceDetailView, SourcesView
+from labelchef.server.web.views import AppliedView, with_addresses
 
 routes = Api("sources", "/campaigns/{campaign}")
 _PREPARING: Case = (409, "preparing", "the campaign has no model yet")
@@ -34,36 +37,35 @@ def list_sources(
     falling: Annotated[bool, Query(description="The largest first.")] = True,
     first: Annotated[int, Query(ge=0, le=1_000_000, description="How many to leave out.")] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> SourcesView:
+) -> SourcePage:
     """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
-    page = sources.source_page(ws, campaign, search=search, sort=sort, falling=falling, first=first, limit=limit)
-    return SourcesView.of(page)
+    return sources.source_page(ws, campaign, search=search, sort=sort, falling=falling, first=first, limit=limit)
 
 
 @routes.get("/source", _PREPARING, _NOTHING, (404, "source", "no such source"))
-def source(
-    campaign: CampaignPath, _: Lead, ws: Store, name: Annotated[str, Query(max_length=1000)]
-) -> SourceDetailView:
+def source(campaign: CampaignPath, _: Lead, ws: Store, name: Annotated[str, Query(max_length=1000)]) -> SourceDetail:
     """One source: with which others it differs, and items on which it is right, wrong, or contradicted."""
-    return SourceDetailView.of(campaign, sources.source_detail(ws, campaign, name))
+    found = sources.source_detail(ws, campaign, name)
+    right, wrong = with_addresses(campaign, found.right), with_addresses(campaign, found.wrong)
+    return replace(found, right=right, wrong=wrong, conflicting=with_addresses(campaign, found.conflicting))
 
 
 @routes.post("/sources/effect", _PREPARING, _NOTHING, _MUTED, *_RULE, status_code=202)
-def begin_effect(campaign: CampaignPath, form: ProposalForm, _: Lead, ws: Store) -> EffectView:
+def begin_effect(campaign: CampaignPath, form: ProposalForm, _: Lead, ws: Store) -> Progress:
     """Begin to compute what other sources would change: the model is really made. Votes go on meanwhile; nothing is stored."""
-    return EffectView.of(campaign, source_effects.begin(ws, campaign, _proposal(form)))
+    return _addressed(campaign, source_effects.begin(ws, campaign, _proposal(form)))
 
 
 @routes.get("/sources/effect", _PREPARING, (404, "effect", "none was asked for"))
-def effect(campaign: CampaignPath, _: Lead, ws: Store) -> EffectView:
+def effect(campaign: CampaignPath, _: Lead, ws: Store) -> Progress:
     """The effect that was asked for last: how far it is, or what came of it."""
-    return EffectView.of(campaign, source_effects.look(ws, campaign))
+    return _addressed(campaign, source_effects.look(ws, campaign))
 
 
 @routes.delete("/sources/effect", _PREPARING, (404, "effect", "none was asked for"))
-def cancel_effect(campaign: CampaignPath, _: Lead, ws: Store) -> EffectView:
+def cancel_effect(campaign: CampaignPath, _: Lead, ws: Store) -> Progress:
     """Give up the effect that is being computed."""
-    return EffectView.of(campaign, source_effects.cancel(ws, campaign))
+    return _addressed(campaign, source_effects.cancel(ws, campaign))
 
 
 @routes.post(
@@ -92,9 +94,13 @@ def rules(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignRules:
 
 
 @routes.post("/rules", *_RULE, BUSY_RULES)
-def try_rules(campaign: CampaignPath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RulesView:
+def try_rules(campaign: CampaignPath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RuleSetFacts:
     """Try rules while they are typed: where they vote, how often they are right on clean items, where they differ."""
-    return RulesView.of(source_effects.try_rules(ws, campaign, form.values(), gone))
+    return source_effects.try_rules(ws, campaign, form.values(), gone)
+
+
+def _addressed(campaign: str, found: Progress) -> Progress:
+    return replace(found, shown=with_addresses(campaign, found.shown))
 
 
 def _proposal(form: ProposalForm) -> Proposal:
