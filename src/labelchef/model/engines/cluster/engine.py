@@ -31,7 +31,7 @@ from labelchef.model.features import ArrayFeatures, Features
 _LABEL_SETS = 3  # the true labels, those that look-ahead assumes, those of a fold
 _LOOK_SECONDS = 1.0  # between two looks at who is there
 _KEPT_SWEEPS = 64
-_TRIES = 5
+_TRIES = 20  # of an operation whose workers die all at once
 
 
 @dataclass(frozen=True)
