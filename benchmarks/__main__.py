@@ -31,7 +31,6 @@ NAMES = (
     "stored_forms",
     "cluster",
     "plan",
-    "cluster_engines",
     "networks",
     "network_study",
 )

@@ -18,27 +18,19 @@ from rich.console import Console
 from rich.table import Table
 
 from labelchef.base.records import Decisions, Votes
-from labelchef.believe import SourceVotes
-from labelchef.believe.evidence import Evidence
-from labelchef.believe.models import make_source_model
-from labelchef.believe.spread import SpreadEvidence, send_votes
 from labelchef.chef.choice import make_selector
 from labelchef.chef.constructors import make_constructor
 from labelchef.loop.judging import Split
 from labelchef.loop.session import Session
-from labelchef.model.contrasts import with_reference
 from labelchef.model.engines import Engine, MemoryEngine, RowLabels
 from labelchef.model.engines.cluster import ClusterEngine
 from labelchef.model.engines.cluster.dask_workers import DaskWorkers, local_cluster
-from labelchef.model.engines.cluster.workers import Member
 from labelchef.model.features import Features
 from labelchef.model.features.reading import Buffers
 from labelchef.model.labels import LabelTable
 from labelchef.model.objective import Objective
-from labelchef.model.softmax import log_probabilities
 
 L2, GAMMA, N_VAL, BATCH = 0.01, 0.8, 500, 10
-SOURCES, COVERAGE, CLEAN, LEARNED = 10, 0.3, 500, ("joint", "dawid_skene")
 CHART = Path("experiments/results/cluster-cost.svg")
 _BLOCK = 2048
 _TARGET = 0.85
@@ -71,7 +63,7 @@ class FewWorkers(DaskWorkers):
         super().__init__(address)
         self._count = count
 
-    def members(self) -> dict[str, Member]:
+    def members(self) -> dict[str, int]:
         """The first of them."""
         return dict(sorted(super().members().items())[: self._count])
 
@@ -145,38 +137,6 @@ def rounds(engine: Engine, X_val: Any, count: int) -> tuple[float, list[list[int
     return float(np.median(spent[1:])), chosen
 
 
-def believing(engine: Engine, model: str, *, on_workers: bool, repeats: int) -> tuple[float, Any]:
-    """Median seconds of learning the sources in a round, and what is believed.
-
-    That is a sweep for the classifier, the source model, and a sweep under the labels that follow; with or without the model's
-    passes on the workers of the engine.
-    """
-    n, rng = engine.n_rows, np.random.default_rng(11)
-    y = (rng.random(n) < 0.5).astype(np.int64)
-    cast = np.where(rng.random((n, SOURCES)) < 0.7, y[:, None], 1 - y[:, None])
-    cast[rng.random((n, SOURCES)) > COVERAGE] = -1
-    votes = SourceVotes.hard(cast, 2)
-    given, clean = votes.shares(), np.where(np.arange(n) % (n // CLEAN) == 0, y, -1)
-    table = LabelTable(given, GAMMA)
-    table.assign(np.flatnonzero(clean >= 0), clean[clean >= 0])
-    workers = engine.on_workers() if on_workers else None
-    held = None if workers is None else send_votes(workers, votes, given)
-    W, found = rng.normal(size=(1, engine.n_columns)) / np.sqrt(engine.n_columns), list[Any]()
-
-    def work() -> None:
-        logits = engine.sweep(table.rows, W=W, roughly=True).logits
-        if workers is None:
-            log_p = log_probabilities(with_reference(engine.host(logits)))
-            belief = make_source_model(model).believe(Evidence(votes, log_p, clean, given))
-        else:
-            belief = make_source_model(model).believe(SpreadEvidence(workers, votes, given, held, clean, logits))
-        table.believe(belief.Q, np.full(n, GAMMA))
-        engine.sweep(table.rows, W=W, gradient=True)
-        found[:] = [belief.Q]
-
-    return median_seconds(work, repeats), found[0]
-
-
 def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
     """Run and print; returns the figures."""
     n, d = (20_000, 64) if quick else (2_000_000, 768)
@@ -188,9 +148,6 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
         limit = bandwidth(X)
         one = {"sweep": sweep_seconds(MemoryEngine(X, bias=True), repeats)}
         one["round"], chosen = rounds(MemoryEngine(X, bias=True), X_val, count)
-        learned = {
-            name: [believing(MemoryEngine(X, bias=True), name, on_workers=False, repeats=count)] for name in LEARNED
-        }
         del X
         small = rounds(MemoryEngine(MadeFeatures(2000, 8).loaded().array, bias=True), X_val[:, :8], 2 * count)[0]
     with local_cluster(workers=4) as processes:
@@ -199,8 +156,6 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
         two = {"sweep": sweep_seconds(engine, repeats)}
         two["round"], chosen_there = rounds(engine, X_val, count)
         pace = engine.pace()
-        for name in LEARNED:
-            learned[name] += [believing(engine, name, on_workers=there, repeats=count) for there in (False, True)]
         del engine
         tiny = ClusterEngine(MadeFeatures(2000, 8), bias=True, cluster=two_workers)
         small_there = rounds(tiny, X_val[:, :8], 2 * count)[0]
@@ -223,20 +178,6 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
         f"overhead of a round: {overhead:.0f} ms ({1e3 * small_there:.0f} ms on an almost empty X, {1e3 * small:.0f} ms in "
         "one process)\n"
     )
-    title = f"learning {SOURCES} sources in a round, {n:,} samples: model, labels to the workers, two sweeps; seconds"
-    table = Table(title=title)
-    for column in (
-        "model",
-        "one process",
-        "two workers, model on the driver",
-        "two workers, model on them",
-        "difference",
-    ):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for name, (here, driver, there) in learned.items():
-        apart = max(float(np.abs(Q - here[1]).max()) for _, Q in (driver, there))
-        table.add_row(name, *(f"{seconds:.2f}" for seconds, _ in (here, driver, there)), f"{apart:.0e}")
-    console.print(table)
     table = Table(title="a sweep in milliseconds, by rows and workers of one core")
     for column in ("rows", *(f"{workers} workers" for workers in (1, 2, 4)), "limit: reading X once"):
         table.add_column(column, justify="right")

@@ -17,20 +17,17 @@ from torture.workers import Killer, rounds_of
 from labelchef import EngineSettings, LabelCleaner
 from labelchef.base.cluster_address import ADDRESS
 from labelchef.base.errors import InvalidInputError
-from labelchef.believe import learner
+from labelchef.base.version import __version__
 from labelchef.chef.choice import ALL_SELECTORS
 from labelchef.data.encoders.cache import RowCache, key_of
 from labelchef.model.contrasts import contrast
 from labelchef.model.engines import MemoryEngine, RowLabels, choice
 from labelchef.model.engines.cluster import ClusterEngine, ClusterError, dask_workers
 from labelchef.model.engines.cluster.dask_workers import DaskWorkers, local_cluster
-from labelchef.model.engines.cluster.holder import Holder, Placing
-from labelchef.model.engines.cluster.parts import assigned, cut_rows
+from labelchef.model.engines.cluster.parts import cut_rows, open_part, shared_out
 from labelchef.model.engines.cluster.sums import added, rounded
-from labelchef.model.engines.cluster.workers import Member, SlowWorkerWarning
 from labelchef.model.features import open_features
 from labelchef.model.labels import LabelTable
-from tests.cluster_support import FAST, HereWorkers
 from tests.oracles import cleaner_of, make_problem
 
 
@@ -66,40 +63,53 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(one, other, strict=True))
 
 
-def test_results_do_not_depend_on_the_workers_nor_on_who_dies_when(rng: np.random.Generator) -> None:
+@pytest.fixture(scope="module")
+def alone() -> Iterator[DaskWorkers]:
+    """A cluster of one process."""
+    with local_cluster(workers=1) as processes:
+        workers = DaskWorkers(processes.scheduler_address)
+        yield workers
+        workers.close()
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Any]:
+    """A cluster whose processes may be killed."""
+    with local_cluster(workers=2) as processes:
+        yield processes
+
+
+def kill(processes: Any) -> None:
+    """Kill one of the workers that hold parts."""
+    known = processes.scheduler.workers
+    os.kill(next(one.pid for one in processes.workers.values() if one.worker_address in known), signal.SIGKILL)
+
+
+def test_results_do_not_depend_on_the_number_of_workers_nor_on_who_dies(
+    rng: np.random.Generator, alone: DaskWorkers, mortal: Any
+) -> None:
     X, labels, W, V = setting(rng)
-    undisturbed = everything(ClusterEngine(X, bias=True, cluster=HereWorkers("a")), labels, W, V)
+    one = everything(ClusterEngine(X, bias=True, cluster=alone), labels, W, V)
     plain = everything(MemoryEngine(X, bias=True), labels, W, V)
-    for found, expected in zip(undisturbed, plain, strict=True):
+    for found, expected in zip(one, plain, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert same(everything(ClusterEngine(X, bias=True, cluster=HereWorkers("abcde")), labels, W, V), undisturbed)
-    workers = HereWorkers("abc")
-    everything(ClusterEngine(X, bias=True, cluster=workers, limits=FAST), labels, W, V)
-    for dying in range(1, workers.calls):  # one dies at the first message, at the second, …; and a new one joins
-        workers = HereWorkers("abc")
-        workers.dies = lambda calls, dying=dying: calls == dying  # type: ignore[misc]
-        workers.joins = [] if dying % 2 else ["", "", "", "d"]
-        engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
-        assert same(everything(engine, labels, W, V), undisturbed), dying
-        assert len(workers.there) == (2 if dying % 2 else 3)
-
-
-def test_row_arrays_are_forgotten_with_their_handles(rng: np.random.Generator) -> None:
-    X, labels, W, V = setting(rng, n=600)
-    workers = HereWorkers("a")
+    workers = DaskWorkers(mortal.scheduler_address)
     engine = ClusterEngine(X, bias=True, cluster=workers)
-    for _ in range(5):
-        everything(engine, labels, W, V)
-    engine.total(np.ones(600))
-    parts = engine._crew._there["a"].holding._holder._parts  # type: ignore[attr-defined]
-    assert max(len(part.arrays) for part in parts.values()) <= 3, "the eligible rows, and what the last call left"
+    assert same(everything(engine, labels, W, V), one)
+    logits = engine.sweep(labels, W=W).logits
+    product = engine.sweep(labels, logits=logits, V=V, hessian_product=True).hessian_product
+    kill(mortal)  # with its parts, labels and logits
+    np.testing.assert_array_equal(
+        engine.sweep(labels, logits=logits, V=V, hessian_product=True).hessian_product, product
+    )
+    assert same(everything(engine, labels, W, V), one)
+    workers.close()
 
 
-def test_labels_follow_the_table(rng: np.random.Generator) -> None:
+def test_labels_follow_the_table(rng: np.random.Generator, cluster: DaskWorkers) -> None:
     X, _, W, _ = setting(rng)
     table = LabelTable(rng.dirichlet(np.ones(3), len(X)), 0.7)
-    workers = HereWorkers("ab")
-    engine, plain = ClusterEngine(X, bias=True, cluster=workers, limits=FAST), MemoryEngine(X, bias=True)
+    engine, plain = ClusterEngine(X, bias=True, cluster=cluster), MemoryEngine(X, bias=True)
 
     def check(labels: RowLabels = table.rows) -> None:
         found, expected = (np.asarray(one.sweep(labels, W=W, gradient=True).gradient) for one in (engine, plain))
@@ -108,9 +118,6 @@ def test_labels_follow_the_table(rng: np.random.Generator) -> None:
     check()
     table.assign(np.array([3, 1499]), np.array([2, 0]))
     check()
-    workers.there.pop("b")
-    table.assign(np.array([4, 700]), np.array([1, 1]))
-    check()
     table.believe(rng.dirichlet(np.ones(3), len(X)), np.full(len(X), 0.2), None)
     check()
     for _ in range(4):  # more label sets than workers keep
@@ -118,88 +125,41 @@ def test_labels_follow_the_table(rng: np.random.Generator) -> None:
     check()
 
 
-def test_a_worker_that_hangs_is_treated_as_dead(rng: np.random.Generator) -> None:
-    X, labels, W, _ = setting(rng)
-    workers = HereWorkers("ab")
-    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
-    before = engine.sweep(labels, W=W, gradient=True).gradient
-    workers.hangs = {"b"}
-    with pytest.warns(SlowWorkerWarning, match=r"worker b has not answered for 0\.2 s"):
-        after = engine.sweep(labels, W=W, gradient=True).gradient
-    np.testing.assert_array_equal(before, after)
-    pace = engine.pace()
-    assert pace is not None
-    assert pace.lost == 1
-
-
-def test_no_worker_left_is_an_error_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
-    X, labels, W, _ = setting(rng)
-    workers = HereWorkers("a")
-    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
-    one = engine.sweep(labels, W=W, gradient=True)
-    workers.there.clear()
-    with pytest.raises(ClusterError, match=r"no worker is there, and none came within 0\.3 s.*Nothing was changed"):
-        engine.sweep(labels, W=W, gradient=True)
-    workers.there["z"] = Member("z", 1, 0)
-    np.testing.assert_array_equal(engine.sweep(labels, logits=one.logits, gradient=True).gradient, one.gradient)
-    workers.dies = lambda _: True
-    workers.joins = [str(n) for n in range(300)]
-    with pytest.raises(ClusterError, match=r"workers of here died during one operation|none came within"):
-        engine.sweep(labels, W=W, gradient=True)
-
-
-def test_too_little_memory_is_told_before_anything_is_sent(rng: np.random.Generator) -> None:
-    X, labels, W, _ = setting(rng)
-    workers = HereWorkers("a")
-    workers.there["a"] = Member("a", 1, 20_000)
-    with pytest.raises(ClusterError, match=r"worker a would hold 0\.00 GB of X and may take 0\.00 GB, so more"):
-        ClusterEngine(X, bias=True, cluster=workers, limits=FAST).sweep(labels, W=W)
-
-
-def test_a_worker_without_memory_is_named_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
-    X, labels, W, _ = setting(rng)
-    workers = HereWorkers("ab")
-    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
-    before = engine.sweep(labels, W=W, gradient=True).gradient
-    workers.full = {"b"}
-    with pytest.raises(ClusterError, match=r"worker b has no memory left.*more workers.*Nothing was changed"):
-        engine.sweep(labels, W=W, gradient=True)
-    workers.full = set()
-    np.testing.assert_array_equal(engine.sweep(labels, W=W, gradient=True).gradient, before)
-
-
-def test_files_are_opened_where_they_are(rng: np.random.Generator, tmp_path: Path) -> None:
+def test_files_are_opened_where_they_are(rng: np.random.Generator, tmp_path: Path, cluster: DaskWorkers) -> None:
     X, labels, W, V = setting(rng)
     np.save(tmp_path / "x.npy", X)
     features = open_features(tmp_path / "x.npy")
-    plain = everything(ClusterEngine(X, bias=True, cluster=HereWorkers("a")), labels, W, V)
-    assert same(everything(ClusterEngine(features, bias=True, cluster=HereWorkers("ab")), labels, W, V), plain)
+    plain = everything(ClusterEngine(X, bias=True, cluster=cluster), labels, W, V)
+    assert same(everything(ClusterEngine(features, bias=True, cluster=cluster), labels, W, V), plain)
     (tmp_path / "x.npy").rename(tmp_path / "away.npy")
-    with pytest.raises(
-        ClusterError, match=r"rows 0 to 250 of .*x\.npy can be opened by no worker\. Worker a says: .*x\.npy"
-    ):
-        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+    engine = ClusterEngine(features, bias=True, cluster=cluster)
+    with pytest.raises(ClusterError, match=r"worker tcp://.* failed \(opening rows .* of .*x\.npy\): .*Bring the file"):
+        engine.sweep(labels, W=W)
+    (tmp_path / "away.npy").rename(tmp_path / "x.npy")
+    engine.sweep(labels, W=W)
     np.save(tmp_path / "x.npy", X[:, :4])
     with pytest.raises(InvalidInputError, match="has changed while it is used: it has 24128 bytes, and had 30128"):
-        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
-    np.save(tmp_path / "x.npy", X + 1.0)
-    with pytest.raises(InvalidInputError, match="has changed while it is used: it was written since"):
-        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+        ClusterEngine(features, bias=True, cluster=cluster).sweep(labels, W=W)
 
 
-def test_parts_are_shared_out_by_power_and_by_who_can_open_them() -> None:
+def test_a_file_that_differs_on_a_worker_is_refused(
+    rng: np.random.Generator, cluster: DaskWorkers, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", setting(rng)[0])
+    given = 0, open_features(tmp_path / "x.npy"), "another digest", ("auto", None, True), 1.0
+    with pytest.raises(ClusterError, match=r"rows 0 to 1500 of .*it holds other numbers there than here"):
+        cluster.results([cluster.task(open_part, *given)])
+
+
+def test_parts_are_shared_out_by_power() -> None:
     cuts = cut_rows(100_000, 8)
     assert len(cuts) == 64
-    assert cuts[-1].last == 100_000
-    owners = list(assigned(cuts, {}, {"a": 3.0, "b": 1.0}, {}).values())
-    assert 46 <= owners.count("a") <= 50
-    only = {cut.number: frozenset("b") for cut in cuts[:10]}
-    found = assigned(cuts, {}, {"a": 1.0, "b": 1.0}, only)
-    assert {found[n] for n in range(10)} == {"b"}
-    assert abs(list(found.values()).count("a") - 32) <= 1
-    joined = assigned(cuts, found, {"a": 1.0, "b": 1.0, "c": 1.0}, {})
-    assert 20 <= list(joined.values()).count("c") <= 22
-    assert sum(joined[n] != found[n] for n in found) == list(joined.values()).count("c"), "nobody else moves"
+    assert cuts[-1][1] == 100_000
+    owners = shared_out(64, {}, {"a": 3.0, "b": 1.0})
+    assert list(owners.values()).count("a") == 48
+    joined = shared_out(64, owners, {"a": 1.0, "b": 1.0, "c": 1.0})
+    assert 21 <= list(joined.values()).count("c") <= 22
+    assert sum(joined[n] != owners[n] and owners[n] == "b" for n in owners) == 0, "only who has too many gives"
 
 
 def test_large_sums_do_not_depend_on_their_order(rng: np.random.Generator) -> None:
@@ -216,11 +176,11 @@ def test_large_sums_do_not_depend_on_their_order(rng: np.random.Generator) -> No
 
 def test_an_engine_survives_a_pickle(rng: np.random.Generator, cluster: DaskWorkers) -> None:
     X, labels, W, _ = setting(rng)
-    engine = ClusterEngine(X, bias=True, cluster=cluster, more=X[:20])
+    engine = ClusterEngine(X, bias=True, cluster=cluster.address, more=X[:20])
     wider = RowLabels(np.vstack([labels.Y, labels.Y[:20]]), np.append(labels.weight, np.ones(20)))
     one = engine.sweep(wider, W=W, gradient=True)
-    logits = pickle.loads(pickle.dumps(one.logits))
-    np.testing.assert_array_equal(logits.engine.sweep(wider, logits=logits, gradient=True).gradient, one.gradient)
+    again = pickle.loads(pickle.dumps(engine))
+    np.testing.assert_array_equal(again.sweep(wider, logits=one.logits, gradient=True).gradient, one.gradient)
 
 
 def fitted(problem: Any, **settings: Any) -> LabelCleaner:
@@ -247,27 +207,8 @@ def test_every_selector_chooses_what_it_chooses_in_memory(
     assert {"lag", "slowest_worker"} <= set(two.history_.columns) - set(one.history_.columns)
 
 
-def test_the_choice_is_made_on_a_worker(rng: np.random.Generator, cluster: DaskWorkers) -> None:
-    engine = ClusterEngine(setting(rng)[0], bias=True, cluster=cluster)
-    assert engine.background(os.getpid).result(60) != os.getpid()
-    with pytest.raises(ZeroDivisionError):
-        engine.background(_fails).result(60)
-
-
-def _fails() -> float:
-    return 1 / 0
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[Any]:
-    """A cluster whose processes may be killed."""
-    with local_cluster(workers=2) as processes:
-        yield processes
-
-
 @pytest.mark.slow
-def test_workers_that_are_killed_change_no_selection(mortal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "SPREAD", 0)  # they learn the sources, too
+def test_workers_that_are_killed_change_no_selection(mortal: Any) -> None:
     kills, seed = 0, 0
     while kills < 20:
         before, W, _ = rounds_of(mortal.scheduler_address, "expected_infl", seed, 2)
@@ -297,7 +238,7 @@ def test_other_versions_are_refused(
     rng: np.random.Generator, cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, labels, W, _ = setting(rng)
-    mine = {**dask_workers.own_versions(), "labelchef": "0.0.1"}
+    mine = dask_workers.own_versions().replace(__version__, "0.0.1")
     monkeypatch.setattr(dask_workers, "own_versions", lambda: mine)
     with pytest.raises(
         ClusterError, match=r"worker tcp://.* runs .*labelchef 0\.\d.*, and this process .*labelchef 0\.0\.1; exp"
@@ -331,19 +272,6 @@ def test_engine_dask_needs_an_address(rng: np.random.Generator, monkeypatch: pyt
     assert choice.choose_placement("dask", None, X).cluster == "tcp://b:1"
     assert choice.choose_placement("auto", None, X).cluster is None, "too small to be worth it"
     assert choice.choose_placement("memory", None, X).cluster is None
-
-
-def test_a_holder_can_be_told_everything_twice(rng: np.random.Generator) -> None:
-    from labelchef.model.engines.cluster.holder import Do, Load, SetLabels, Step
-    from labelchef.model.features import ArrayFeatures
-
-    X, labels, W, _ = setting(rng, n=40)
-    holder = Holder(Placing(bias=True), 1)
-    values = {"W": W, "V": None, "roughly": False, "gradient": True, "hessian_product": False}
-    do = Do("sweep", "x", values, labels=1, parts=(0,))
-    steps: list[Step] = [Load(0, 0, ArrayFeatures(X), 1.0), SetLabels(1, 0, labels.Y, labels.weight), do]
-    one, two = holder.do(steps).result, holder.do(steps).result
-    np.testing.assert_array_equal(one[0][0], two[0][0])
 
 
 def _lengths(texts: list[str], where: Path) -> np.ndarray:

@@ -3,11 +3,7 @@
 import errno
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +15,11 @@ from labelchef.base.stopping_work import StoppedWorkError, stoppable, waited
 from labelchef.cli.options import use_cluster
 from labelchef.model.engines import MemoryEngine, RowLabels
 from labelchef.model.engines.choice import choose_placement
-from labelchef.model.engines.cluster import ClusterEngine, ClusterError, crew, dask_workers, holder
+from labelchef.model.engines.cluster import ClusterEngine, ClusterError, dask_workers, parts
 from labelchef.model.engines.cluster.dask_workers import DaskWorkers
-from labelchef.model.engines.cluster.workers import Member
-from labelchef.model.features import open_features
-from tests.cluster_support import FAST, HereWorkers, Said
 from tests.store_support import wait_until
 
 N, D = 1500, 5
-Result = Callable[[Said, float], Any]
 
 
 @pytest.fixture
@@ -45,110 +37,66 @@ def right(engine: ClusterEngine, X: Any, labels: RowLabels, **given: Any) -> Non
     np.testing.assert_allclose(gradient(engine, labels, **given), expected, atol=1e-9)
 
 
-def test_labels_behind_a_step_that_failed_are_sent_again(
-    data: tuple[Any, RowLabels, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, labels, W = data
-    engine = ClusterEngine(X, bias=False, cluster=HereWorkers("ab"), limits=FAST)
-    kept = engine.sweep(labels, W=W).logits
-    changed = np.arange(10)
-    labels.Y[changed] = 1.0 - labels.Y[changed]
-    labels.changes.append(changed)
-
-    def full(*_: Any) -> Any:
-        raise MemoryError("no room")
-
-    A = X @ W.T
-    with monkeypatch.context() as patched:
-        patched.setitem(holder._OPERATIONS, "given", full)  # before the labels, in one message with them
-        with pytest.raises(ClusterError, match="no memory left"):
-            gradient(engine, labels, logits=A)
-    right(engine, X, labels, logits=A)
-    np.testing.assert_allclose(engine.host(kept), A, atol=1e-12)
-
-
-def test_a_reply_that_comes_late_is_not_taken_for_another(
-    data: tuple[Any, RowLabels, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, labels, W = data
-    workers = HereWorkers("ab")
-    engine = ClusterEngine(X, bias=False, cluster=workers, limits=FAST)
-    right(engine, X, labels, W=W)
-    real: Result = Said.result
-    state = {"calls": 0, "until": 0.0}
-
-    def interrupted(answer: Said, timeout: float) -> Any:
-        state["calls"] += 1
-        if state["calls"] == 1:
-            state["until"] = time.monotonic() + 1.25 * FAST.call
-            raise KeyboardInterrupt
-        if time.monotonic() < state["until"]:
-            time.sleep(0.01)
-            raise TimeoutError
-        return real(answer, timeout)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Said, "result", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            gradient(engine, labels, W=W)
-        with pytest.warns(UserWarning, match="has not answered"):
-            found = gradient(engine, labels, W=-3.0 * W)
-    np.testing.assert_allclose(found, gradient(MemoryEngine(X, bias=False), labels, W=-3.0 * W), atol=1e-9)
-
-
-def test_a_worker_whose_look_at_the_files_was_interrupted_looks_again(
-    data: tuple[Any, RowLabels, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    X, labels, W = data
-    np.save(tmp_path / "x.npy", X)
-    engine = ClusterEngine(open_features(tmp_path / "x.npy"), bias=False, cluster=HereWorkers("a"), limits=FAST)
-
-    def stop(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Said, "result", stop)
-        with pytest.raises(KeyboardInterrupt):
-            gradient(engine, labels, W=W)
-    right(engine, X, labels, W=W)
-
-
-def test_a_worker_that_comes_back_under_its_address_is_used(
-    data: tuple[Any, RowLabels, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crew, "_DEAD_SECONDS", 0.05)
-    X, labels, W = data
-    workers = HereWorkers("a")
-    engine = ClusterEngine(X, bias=False, cluster=workers, limits=FAST)
-    right(engine, X, labels, W=W)
-    workers.there.clear()
-    with pytest.raises(ClusterError, match="no worker is there"):
-        gradient(engine, labels, W=W)
-    workers.there["a"] = Member("a", 1, 0)
-    right(engine, X, labels, W=W)
-
-
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(errno.EIO, "Input/output error"), r"worker a failed: RuntimeError: OSError: .*Input/output error"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "worker a has no memory left"),
-        (TimeoutError("the store is slow"), r"worker a failed: RuntimeError: TimeoutError: the store is slow"),
+        (OSError(errno.EIO, "Input/output error"), r"worker tcp://.* failed \(_fails\): OSError: .*Input/output error"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "worker tcp://.* has no memory left.*more workers"),
+        (TimeoutError("the store is slow"), r"worker tcp://.* failed \(_fails\): TimeoutError: the store is slow"),
     ],
 )
-def test_an_error_of_the_work_is_no_lost_worker(
-    data: tuple[Any, RowLabels, Any], monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+def test_an_error_of_the_work_names_the_worker_and_a_later_try_goes_on(
+    data: tuple[Any, RowLabels, Any], cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
 ) -> None:
     X, labels, W = data
-    engine = ClusterEngine(X, bias=False, cluster=HereWorkers("a"), limits=FAST)
+    engine = ClusterEngine(X, bias=False, cluster=cluster)
+    with monkeypatch.context() as patched:
+        patched.setattr(parts, "squares", _raising(error))
+        with pytest.raises(ClusterError, match=told):
+            engine.row_squares()
     right(engine, X, labels, W=W)
 
-    def fail(*_: Any) -> Any:
+
+def _raising(error: Exception) -> Any:
+    """A function that workers can be sent."""
+
+    def _fails(_: Any) -> None:
         raise error
 
+    return _fails
+
+
+def _waits(part: Any) -> Any:
+    import time
+
+    time.sleep(0.5)
+    return part.engine.row_squares()
+
+
+def test_a_sweep_can_be_stopped_and_done_again(
+    data: tuple[Any, RowLabels, Any], cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, labels, W = data
+    engine = ClusterEngine(X, bias=False, cluster=cluster)
+    right(engine, X, labels, W=W)
+    asked = iter([False, False])
+    monkeypatch.setattr(dask_workers, "_LOOK_SECONDS", 0.01)
     with monkeypatch.context() as patched:
-        patched.setitem(holder._OPERATIONS, "sweep", fail)
-        with pytest.raises(ClusterError, match=told):
+        patched.setattr(parts, "squares", _waits)
+        with stoppable(lambda: next(asked, True)), pytest.raises(StoppedWorkError):
+            engine.row_squares()
+    right(engine, X, labels, W=-3.0 * W)
+
+
+def test_no_worker_is_an_error_and_a_later_try_goes_on(
+    data: tuple[Any, RowLabels, Any], cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, labels, W = data
+    engine = ClusterEngine(X, bias=False, cluster=cluster)
+    with monkeypatch.context() as patched:
+        patched.setattr(DaskWorkers, "members", lambda _: {})
+        patched.setattr(dask_workers, "_WAIT_SECONDS", 0.2)
+        with pytest.raises(ClusterError, match=r"no worker is there, and none came within 0\.2 s.*Nothing was changed"):
             gradient(engine, labels, W=W)
     right(engine, X, labels, W=W)
 
@@ -194,18 +142,6 @@ def answers(address: str) -> bool:
         return bool(found.members())
     except (InvalidInputError, ClusterError):
         return False
-
-
-def _seven() -> int:
-    return 7
-
-
-def test_a_task_that_nobody_does_is_done_here(monkeypatch: pytest.MonkeyPatch, cluster: DaskWorkers) -> None:
-    assert waited(cluster.submit(_seven)) == 7
-    monkeypatch.setattr(dask_workers, "_IDLE_SECONDS", 0.5)
-    monkeypatch.setattr(DaskWorkers, "members", lambda _: {})
-    monkeypatch.setattr(cluster._client, "submit", partial(cluster._client.submit, workers=["tcp://127.0.0.1:1"]))
-    assert waited(cluster.submit(_seven)) == 7
 
 
 def test_a_wait_ends_where_the_work_should_not_go_on() -> None:

@@ -231,13 +231,13 @@ def test_efficientnet_on_the_workers_of_a_cluster(
     here = fit_encoder(content, roles, ["efficientnet"]).X
     monkeypatch.setattr("labelchef.data.encoders.cache.CHUNK", 2)
     monkeypatch.setenv("LABELCHEF_CLUSTER", cluster.address)
-    real, sent = DaskWorkers.submit, list[Any]()
+    real, sent = DaskWorkers.task, list[Any]()
 
-    def submit(workers: DaskWorkers, work: Any) -> Any:
+    def task(workers: DaskWorkers, work: Any) -> Any:
         sent.append(work)
         return real(workers, work)
 
-    monkeypatch.setattr(DaskWorkers, "submit", submit)
+    monkeypatch.setattr(DaskWorkers, "task", task)
     np.testing.assert_allclose(fit_encoder(content, roles, ["efficientnet"]).X, here, rtol=1e-4, atol=1e-5)
     assert "encoded here" not in caplog.text
     assert [type(held) for work in sent for _, held in work.args[0]] == [bytes] * 4 + [np.ndarray]

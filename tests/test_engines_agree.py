@@ -472,8 +472,7 @@ def test_the_learner_is_the_same_on_pytorch(monkeypatch: pytest.MonkeyPatch, rng
 def test_every_source_model_learns_alike(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str, model: str
 ) -> None:
-    """What is believed, the model and the samples chosen, where trusted samples train; on a cluster, its workers believe."""
-    monkeypatch.setattr("labelchef.believe.learner.SPREAD", 0)
+    """What is believed, the model and the samples chosen, where trusted samples train."""
     rng, N, n, C = np.random.default_rng(3), 300, 60, 3
     y = rng.integers(0, C, N + n)
     X = (rng.normal(size=(N + n, 6)) + 0.8 * np.eye(C, 6)[y]).astype(np.float32)

@@ -2,9 +2,9 @@
 without kills.
 
 An episode is a small campaign on a local cluster of processes. Its rounds are run once undisturbed. Then they are run again
-while a thread kills (SIGKILL) a worker at a time, at random moments; Dask starts a new process in its place. Workers learn the
-sources too, as they do for a million samples and more. Compared are the samples and suggestions of every round, and the
-parameters of the last model bit by bit. What the user has without this: a campaign in one process, which a kill ends.
+while a thread kills (SIGKILL) a worker at a time, at random moments; Dask starts a new process in its place. Compared are the
+samples and suggestions of every round, and the parameters of the last model bit by bit. What the user has without this: a
+campaign in one process, which a kill ends.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.table import Table
 
 from labelchef import EngineSettings, LabelCleaner
-from labelchef.believe import learner
 from labelchef.model.engines.cluster import ClusterError
 from labelchef.model.engines.cluster.dask_workers import local_cluster
 
@@ -134,7 +133,6 @@ def main() -> int:
     options = parser.parse_args()
     console = Console(soft_wrap=True, highlight=False)
     warnings.simplefilter("ignore")
-    learner.SPREAD = 0
     if not options.resume:
         options.out.unlink(missing_ok=True)
     lines = options.out.read_text().splitlines() if options.out.exists() else []

@@ -8,13 +8,10 @@ Votes T (n, J·C), the log-probabilities log p (n, C) of a classifier, clean cla
     followed      Q_i ∝ exp(prior_i + T_i L), and the two log-likelihoods                         (n, C)
     prior_mass    Σ p_i over the weak rows that sources could vote on                             (C,)
 
-where clean rows of every Q have their label. So a model can be computed where the rows are: `Evidence` has them in this process,
-`spread.SpreadEvidence` on the workers of a cluster. Row arrays Q are of the kind of the evidence; `whole`
-makes NumPy arrays of them.
+where clean rows of every Q have their label.
 """
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +25,6 @@ from labelchef.base.arrays import Bools, Float64s, Ints
 from labelchef.base.stopping_work import go_on
 from labelchef.believe import kernels
 from labelchef.believe.votes import SourceVotes
-from labelchef.model.engines import RowArray
 from labelchef.model.engines.threads import thread_count
 
 Found = TypeVar("Found")
@@ -38,16 +34,18 @@ _SMOOTHING = 0.05
 _DOUBT = 0.025
 
 
-class Known(ABC):
-    """What is known of n samples: votes, clean class ids (n,) or −1, weak labels, and passes over the rows.
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of n samples: votes, log p (n, C), clean class ids (n,) or −1, weak labels, and passes over the rows.
 
     `given` (n, C) are weak labels that came with the votes or in their place; the vote shares, if there were none.
     """
 
     votes: SourceVotes
+    log_p: Float64s
     clean: Ints
     given: Float64s
-    known_heard: Bools | None
+    known_heard: Bools | None = None
     """(J,) `heard`, where it was found on more samples than these."""
 
     @property
@@ -107,67 +105,32 @@ class Known(ABC):
         known = self.clean[~self.weak & self.shown]
         return np.bincount(known, minlength=self.votes.n_classes).astype(np.float64)
 
-    @abstractmethod
-    def labelled(self, smoothing: float | None = None) -> RowArray:
-        """(n, C): weak labels as they are; with `smoothing`, shares of all votes with this added to each class."""
-
-    @abstractmethod
-    def first(self) -> RowArray:
-        """(n, C): p times the weak labels: where alternations start."""
-
-    @abstractmethod
-    def tallied(self, Q: RowArray, weak: float, silent: float) -> tuple[Float64s, Float64s]:
-        """Expected votes (J, C, C) by source, vote and class, and samples (C,) by class.
-
-        Weak rows count `weak`, weak rows without votes `silent`, clean ones 1.
-        """
-
-    @abstractmethod
-    def followed(self, prior: Float64s | None, L: Float64s) -> tuple[RowArray, tuple[float, float]]:
-        """What follows from the votes, with log-rates L (J, C, C) and the classifier, or `prior` (C,) in its place.
-
-        And the log-likelihoods of the votes on the samples without and with a clean label.
-        """
-
-    @abstractmethod
-    def prior_mass(self) -> Float64s:
-        """(C,): the sum of p over weak samples that the sources could vote on."""
-
-    @abstractmethod
-    def whole(self, Q: RowArray) -> Float64s:
-        """A row array as a NumPy array."""
-
-
-@dataclass(frozen=True)
-class Evidence(Known):
-    """What is known of n samples, in this process: votes, log p (n, C), clean class ids, weak labels."""
-
-    votes: SourceVotes
-    log_p: Float64s
-    clean: Ints
-    given: Float64s
-    known_heard: Bools | None = None
-
     @cached_property
     def shares(self) -> Float64s:
         """(n, C): weak labels as they were given; where they are vote shares, those of the sources that are heard."""
         return self.given if self.taken_as_given else self.counted.shares()
 
     def labelled(self, smoothing: float | None = None) -> Float64s:
-        """See `Known.labelled`."""
+        """(n, C): weak labels as they are; with `smoothing`, shares of all votes with this added to each class."""
         return self._with_clean(self.shares if smoothing is None else self.votes.shares(smoothing))
 
     def first(self, weight: float = 1.0) -> Float64s:
-        """See `Known.first`; `weight` is what the weak labels count."""
+        """(n, C): p times the weak labels, which count `weight`: where alternations start."""
         return self._with_clean(softmax(self.log_p + weight * np.log(softened(self.shares))))
 
     def tallied(self, Q: Float64s, weak: float, silent: float) -> tuple[Float64s, Float64s]:
-        """See `Known.tallied`."""
+        """Expected votes (J, C, C) by source, vote and class, and samples (C,) by class.
+
+        Weak rows count `weak`, weak rows without votes `silent`, clean ones 1.
+        """
         row_weight = np.where(self.weak, np.where(self.votes.silent, silent, weak), 1.0)
         return expected_counts(self.votes, Q, row_weight), row_weight @ Q
 
     def followed(self, prior: Float64s | None, L: Float64s) -> tuple[Float64s, tuple[float, float]]:
-        """See `Known.followed`."""
+        """What follows from the votes, with log-rates L (J, C, C) and the classifier, or `prior` (C,) in its place.
+
+        And the log-likelihoods of the votes on the samples without and with a clean label.
+        """
         votes = self.votes
         table, Q = votes.table, np.empty((votes.n_rows, votes.n_classes))
         rates = np.ascontiguousarray(L.reshape(-1, votes.n_classes))
@@ -181,12 +144,8 @@ class Evidence(Known):
         return Q, (float(sum(one for one, _ in parts)), float(sum(two for _, two in parts)))
 
     def prior_mass(self) -> Float64s:
-        """See `Known.prior_mass`."""
+        """(C,): the sum of p over weak samples that the sources could vote on."""
         return np.asarray(np.exp(self.log_p[self.weak & self.shown]).sum(axis=0))
-
-    def whole(self, Q: Float64s) -> Float64s:
-        """See `Known.whole`."""
-        return Q
 
     def classifier(self) -> Float64s:
         """(n, C): p, and clean labels."""

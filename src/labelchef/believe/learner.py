@@ -31,16 +31,15 @@ from labelchef.base.settings import AUTO, TRUTH
 from labelchef.base.stopping_work import waited
 from labelchef.base.validation import FEWEST
 from labelchef.believe import SourceVotes
-from labelchef.believe.evidence import Evidence, Known
+from labelchef.believe.evidence import Evidence
 from labelchef.believe.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.believe.models import Belief, Shares, make_source_model, updated
 from labelchef.believe.people import FEWEST_ANSWERS, LEAST, Estimate, doubts, estimate
-from labelchef.believe.spread import SpreadEvidence, send_votes
 from labelchef.believe.tuning import folds_of, mean_squared_length
 from labelchef.believe.vote_weights import VoteWeights, counted, fitted, said
 from labelchef.model.contrasts import contrast, with_reference
 from labelchef.model.dense_fits import Axes, DenseRows
-from labelchef.model.engines import OnParts, RowArray
+from labelchef.model.engines import RowArray
 from labelchef.model.engines.threads import one_blas_thread
 from labelchef.model.labels import Doubted, LabelTable
 from labelchef.model.objective import Objective
@@ -54,8 +53,6 @@ _PASSES = 2  # of the clean model and what is believed of the answers, where the
 _ESTIMATED = 1000  # answered samples, the last ones of the table, that are enough to see whether people err
 PROBED = 500
 """Largest number of weak samples on which beliefs without a fold are computed."""
-SPREAD = 1 << 20
-"""Samples from which a source model is computed by the workers of a cluster: below, messages take longer than the passes."""
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -119,12 +116,10 @@ class Learner:
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
     _without: list[tuple[Ints, Belief]] = field(default_factory=list, repr=False)
     """Folds of the trusted samples, and what was learned without each; empty where that does not depend on labels."""
-    _held: tuple[SourceVotes, OnParts, RowArray] | None = field(default=None, repr=False)
-    """Votes that workers hold, and who."""
 
     def __getstate__(self) -> dict[str, Any]:
         """A choice that is being computed is waited for: a thread cannot be copied. What can be computed again is left out."""
-        return {**self.__dict__, "_next": self._awaited(), "_inside": {}, "_held": None}
+        return {**self.__dict__, "_next": self._awaited(), "_inside": {}}
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
@@ -369,18 +364,11 @@ class Learner:
                 G[places] = said(votes.rows(inside), belief.rates).tolil()
         return fitted(A, G.tocsr(), y)
 
-    def _known(self, objective: Objective, clean: Ints, *, with_classifier: bool) -> Known:
-        """What a source model that does or does not read the classifier sees: in this process, or where the rows are."""
-        assert self.choice is not None, "a choice comes first"
-        workers = objective.engine.on_workers()
-        if workers is None or len(clean) < SPREAD:
-            if with_classifier:
-                return self.evidence(self.clean_logits(objective), clean)
-            return Evidence(self.votes, _uniform(self.given.shape), clean, self.given)
-        if self._held is None or self._held[0] is not self.votes or self._held[1] is not workers:
-            self._held = self.votes, workers, send_votes(workers, self.votes, self.given)
-        logits = self._clean_sweep(objective) if with_classifier else None
-        return SpreadEvidence(workers, self.votes, self.given, self._held[2], clean, logits, self.choice.temperature)
+    def _known(self, objective: Objective, clean: Ints, *, with_classifier: bool) -> Evidence:
+        """What a source model that does or does not read the classifier sees."""
+        if with_classifier:
+            return self.evidence(self.clean_logits(objective), clean)
+        return Evidence(self.votes, _uniform(self.given.shape), clean, self.given)
 
     def clean_logits(self, objective: Objective) -> Float64s:
         """(N + n, C) logits of the clean model, one sweep."""

@@ -45,9 +45,8 @@ import numpy as np
 
 from labelchef.base.arrays import Bools, Float64s
 from labelchef.base.errors import InvalidInputError
-from labelchef.believe.evidence import Evidence, Known
+from labelchef.believe.evidence import Evidence
 from labelchef.believe.votes import SMOOTHING
-from labelchef.model.engines import RowArray
 
 _TINY = 1e-12
 _COIN_VOTES = 4.0
@@ -74,13 +73,13 @@ class Belief:
 class Alternation:
     """One step of a model that alternates."""
 
-    before: RowArray
+    before: Float64s
     """(n, C) beliefs that the rates were counted with."""
     rates: Float64s
     """(J, C, C)."""
     totals: Float64s
     """(J, 1, C): what counts were divided by to give the rates; of `Joint` (1, 1, C) where there is no source."""
-    after: RowArray
+    after: Float64s
     """(n, C) beliefs that follow from the rates."""
     objective: float
 
@@ -92,7 +91,7 @@ class SourceModel(Protocol):
     reads_classifier: ClassVar[bool]
     """Whether the classifier plays a part."""
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """Beliefs of all samples."""
         ...
 
@@ -104,10 +103,10 @@ class Shares:
     name: ClassVar[str] = "shares"
     reads_classifier: ClassVar[bool] = False
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """The given labels."""
         silent = evidence.counted.silent if evidence.given_source is None else evidence.votes.silent
-        return Belief(evidence.whole(evidence.labelled()), ~silent, heard=evidence.heard)
+        return Belief(evidence.labelled(), ~silent, heard=evidence.heard)
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,10 @@ class Product:
     name: ClassVar[str] = "product"
     reads_classifier: ClassVar[bool] = True
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """p · shares, scaled to sum to 1."""
         everything = np.ones(len(evidence.clean), dtype=bool)
-        return Belief(evidence.whole(evidence.first()), everything, heard=evidence.heard)
+        return Belief(evidence.first(), everything, heard=evidence.heard)
 
 
 @dataclass(frozen=True)
@@ -139,18 +138,18 @@ class NaiveBayes:
         totals = np.broadcast_to(sizes, (evidence.votes.n_sources, 1, len(sizes)))
         yield Alternation(evidence.one_hot(), rates, totals, Q, float("nan"))
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """The closed form."""
         rates, _ = self._rates(evidence)
-        return Belief(evidence.whole(self._follow(evidence, rates)), ~evidence.votes.silent, rates)
+        return Belief(self._follow(evidence, rates), ~evidence.votes.silent, rates)
 
-    def _rates(self, evidence: Known) -> tuple[Float64s, Float64s]:
+    def _rates(self, evidence: Evidence) -> tuple[Float64s, Float64s]:
         """θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1), and n_c + 1."""
         sizes = evidence.shown_counts + 1.0
         return (evidence.clean_tally + _prior(self.alpha, self.kappa, len(sizes))) / sizes, sizes
 
     @staticmethod
-    def _follow(evidence: Known, rates: Float64s) -> RowArray:
+    def _follow(evidence: Evidence, rates: Float64s) -> Float64s:
         n = evidence.class_counts
         return evidence.followed(np.log((n + 1.0) / (n.sum() + len(n))), np.log(rates))[0]
 
@@ -174,7 +173,7 @@ class Joint:
         """ρ for this many samples."""
         return min(1.0, 0.5 * n_clean / max(1, n_weak)) if self.rho is None else self.rho
 
-    def alternate(self, evidence: Known) -> Iterator[Alternation]:
+    def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """`alternations` of θ and q."""
         n_weak, J = int(evidence.weak.sum()), evidence.votes.n_sources
         rho = self.weight_of_beliefs(len(evidence.clean) - n_weak, n_weak)
@@ -188,9 +187,9 @@ class Joint:
             value = known + rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum())
             yield Alternation(before, rates, np.broadcast_to(sizes, (max(J, 1), 1, len(sizes))), Q, value)
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """What the last alternation says."""
-        return _last(self.alternate(evidence), evidence, np.ones(len(evidence.clean), dtype=bool))
+        return _last(self.alternate(evidence), np.ones(len(evidence.clean), dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ class DawidSkene:
     name: ClassVar[str] = "dawid_skene"
     reads_classifier: ClassVar[bool] = False
 
-    def alternate(self, evidence: Known) -> Iterator[Alternation]:
+    def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """`alternations` of confusions and beliefs; the objective is the log-likelihood with the prior of the coins."""
         Q, pseudo = evidence.labelled(self.smoothing), np.zeros(1)
         if self.pooling > 0:
@@ -226,12 +225,12 @@ class DawidSkene:
         """Of the vote shares that it starts from."""
         return _TINY if self.pooling == 0 else SMOOTHING
 
-    def believe(self, evidence: Known) -> Belief:
+    def believe(self, evidence: Evidence) -> Belief:
         """What the last alternation says."""
-        return _last(self.alternate(evidence), evidence, ~evidence.votes.silent)
+        return _last(self.alternate(evidence), ~evidence.votes.silent)
 
 
-def coins(evidence: Known, Q: RowArray, alternations: int = 20) -> Iterator[Alternation]:
+def coins(evidence: Evidence, Q: Float64s, alternations: int = 20) -> Iterator[Alternation]:
     """Workers with one number each, from the beliefs Q on: right with probability a_j, else wrong like everybody.
 
         θ_j(v | c) = a_j where v = c, else (1 − a_j) e(v | c),     Σ_{v ≠ c} e(v | c) = 1
@@ -286,13 +285,13 @@ def make_source_model(name: str) -> SourceModel:
     return MODELS[name]()
 
 
-def _last(course: Iterator[Alternation], evidence: Known, spoken: Bools) -> Belief:
+def _last(course: Iterator[Alternation], spoken: Bools) -> Belief:
     """What the last alternation says; beliefs of those before it are not kept."""
     objective = []
     for one in course:
         objective.append(one.objective)
         rates, Q = one.rates, one.after
-    return Belief(evidence.whole(Q), spoken, rates, objective=tuple(objective))
+    return Belief(Q, spoken, rates, objective=tuple(objective))
 
 
 def _prior(alpha: float, kappa: float, n_classes: int) -> Float64s:
@@ -300,7 +299,7 @@ def _prior(alpha: float, kappa: float, n_classes: int) -> Float64s:
     return np.asarray(alpha * (1.0 / n_classes + kappa * np.eye(n_classes)))
 
 
-def _crowd_beliefs(evidence: Known, sizes: Float64s, L: Float64s) -> tuple[RowArray, float]:
+def _crowd_beliefs(evidence: Evidence, sizes: Float64s, L: Float64s) -> tuple[Float64s, float]:
     """Beliefs for class frequencies in proportion to `sizes` (C,), and the log-likelihood of all votes and clean labels."""
     prior = np.log((sizes + _TINY) / (sizes + _TINY).sum())
     Q, (free, known) = evidence.followed(prior, L)

@@ -13,10 +13,9 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +24,8 @@ from labelchef.base.cluster_address import cluster_address
 from labelchef.base.errors import LabelchefError
 from labelchef.base.files import whole_file
 from labelchef.base.intake import Progress, no_progress
-from labelchef.base.stopping_work import waited
 from labelchef.data.encoders.protocol import Block
-from labelchef.model.engines.cluster.workers import Workers, connect
+from labelchef.model.engines.cluster.workers import connect
 
 CHUNK = 512
 """Rows that are encoded, and written, together."""
@@ -118,18 +116,18 @@ class RowCache:
 
 def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> Iterator[tuple[list[int], Block]]:
     """Every chunk with its rows, in their order."""
-    left, sent, workers, most = iter(chunks), deque[tuple[list[int], Future[Block]]](), None, 0
+    left, sent, workers, most = iter(chunks), deque[tuple[list[int], Any]](), None, 0
     if away is not None and len(chunks) > 1:
         workers, most = _cluster()
     failed = False
     while workers is not None and away is not None:
         while not failed and len(sent) < most and (chunk := next(left, None)) is not None:
-            sent.append((chunk, workers.submit(away(chunk))))
+            sent.append((chunk, workers.task(away(chunk))))
         if not sent:
             break
         chunk, answer = sent.popleft()
         try:
-            found = waited(answer)
+            (found,) = workers.results([answer])
         except Exception as error:
             if not failed:
                 _log.warning("rows are encoded here, not on the cluster: %s", error)
@@ -139,7 +137,7 @@ def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> I
         yield chunk, np.asarray(compute(chunk), dtype=np.float32)
 
 
-def _cluster() -> tuple[Workers | None, int]:
+def _cluster() -> tuple[Any, int]:
     """The workers of the cluster of this machine, if it has one that answers, and how many chunks they are given at a time."""
     address = cluster_address()
     try:

@@ -6,6 +6,6 @@
 
 from labelchef.model.engines.choice import choose_placement
 from labelchef.model.engines.memory import MemoryEngine
-from labelchef.model.engines.protocol import Engine, OnParts, Pair, RowArray, RowLabels, Shortlist
+from labelchef.model.engines.protocol import Engine, Pair, RowArray, RowLabels, Shortlist
 
-__all__ = ["Engine", "MemoryEngine", "OnParts", "Pair", "RowArray", "RowLabels", "Shortlist", "choose_placement"]
+__all__ = ["Engine", "MemoryEngine", "Pair", "RowArray", "RowLabels", "Shortlist", "choose_placement"]

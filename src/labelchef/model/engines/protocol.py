@@ -3,11 +3,10 @@
 An engine holds X and nothing else. It multiplies, sums over rows and reads single rows; `core` uses the sums. Sums are
 returned as sums, never as means: means of block means are wrong where blocks have different sizes.
 
-Arrays with a row for each row of X (logits, products, labels, scores) are of the engine's kind: a NumPy array, a tensor on a
-device, or a handle to arrays on other machines. So `core` does only this with them: it hands them back to the engine, adds
-multiples of one to another (a + t * b, a − b), takes a few rows or a slice (a[rows]), and asks `engine.host` for NumPy arrays.
-Whatever goes over all rows is a method of the engine. Small matrices (`Engine.place`) are arrays of `engine.xp`, a module with
-NumPy's names.
+Arrays with a row for each row of X (logits, products, labels, scores) are of the engine's kind: a NumPy array, or a tensor on a
+device. So `core` does only this with them: it hands them back to the engine, adds multiples of
+one to another (a + t * b, a − b), takes a few rows or a slice (a[rows]), and asks `engine.host` for NumPy arrays. Whatever goes
+over all rows is a method of the engine. Small matrices (`Engine.place`) are arrays of `engine.xp`, a module with NumPy's names.
 
 Row formulas, with P = softmax([0, A]) of logits A (N, k), weights r (N,) and labels Y (N, C), Z = [0, products]:
 
@@ -17,12 +16,12 @@ Row formulas, with P = softmax([0, A]) of logits A (N, k), weights r (N,) and la
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -116,33 +115,6 @@ class Spent:
         return Spent(
             self.sweeps - before.sweeps, self.bytes_read - before.bytes_read, self.read_seconds - before.read_seconds
         )
-
-
-class OnParts(Protocol):
-    """What an engine can do whose rows other processes hold in parts: functions of rows run there."""
-
-    def on_parts(
-        self,
-        function: Callable[..., tuple[tuple[Any, ...], Any]],
-        *,
-        reads: Sequence[RowArray] = (),
-        arguments: tuple[Any, ...] = (),
-        each: Callable[[int, int], Any] | None = None,
-        makes: Sequence[tuple[int, ...]] = (),
-        summed: bool = False,
-    ) -> tuple[list[RowArray], Any]:
-        """Row arrays that `function` makes of every part, and its results, in the order of the parts; or the sum of these.
-
-        `function([rows of the part of every array in reads], each(first, last), *arguments)` returns (row arrays, result).
-        It is a function of a module, and is called with the same values again where a part is lost. What it makes are NumPy
-        arrays with a row for each row of the part, of the shapes `makes` (without the rows), or () for another object, which
-        can be read only by further functions. `each` is called here, with the first and last row of a part.
-        """
-        ...
-
-    def fetched(self, array: RowArray) -> Float64s:
-        """All rows of a row array (N, C); labels that equal them are then not sent."""
-        ...
 
 
 class Engine(ABC):
@@ -390,15 +362,11 @@ class Engine(ABC):
         """The `count`-th smallest score."""
 
     def background(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Begin a computation that needs no row array, beside the sweeps that follow: a thread, unless there are workers."""
+        """Begin a computation that needs no row array, in a thread beside the sweeps that follow."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="labelchef-background")
         begun = thread.submit(copy_context().run, work)
         thread.shutdown(wait=False)
         return begun
-
-    def on_workers(self) -> OnParts | None:
-        """Functions of rows, where other processes hold these; None where this one does."""
-        return None
 
     def pace(self) -> Pace | None:
         """How workers kept up with each other in the last sweeps; None where there are none."""

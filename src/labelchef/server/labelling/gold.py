@@ -1,10 +1,10 @@
 """Hidden gold: trusted samples among the items of a person. What is sent of one is what is sent of an item shown blind.
 
-A gold item is put in front of an item that a person gets for the first time, by a draw (`base.gold`), and leased like it. It is
-shown under the key of a training item that this person never had and that is not being asked (its *cover*): keys of trusted
-samples often look different. The ranks that a person is shown count gold in. Its content must have the parts that the item behind
-it has: a text, an image, the same fields. Answers go to a table of their own: they are no votes, cost no budget, and no batch
-waits for them.
+A gold item is put in front of an item that a person gets for the first time, by a draw (`server.gold_draws`), and leased like
+it. It is shown under the key of a training item that this person never had and that is not being asked (its *cover*): keys of
+trusted samples often look different. The ranks that a person is shown count gold in. Its content must have the parts that the
+item behind it has: a text, an image, the same fields. Answers go to a table of their own: they are no votes, cost no budget,
+and no batch waits for them.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""`Workers` with Dask: an actor a worker, called directly, without the scheduler (docs/scale.md says why Dask)."""
+"""The connection to a Dask cluster: who is there, tasks, and their results."""
 
 import asyncio
 import atexit
@@ -8,15 +8,17 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
-from contextvars import copy_context
+from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from labelchef.base.cluster_address import LOCAL
 from labelchef.base.errors import InvalidInputError, MissingExtraError
+from labelchef.base.stopping_work import go_on
 from labelchef.base.version import __version__
-from labelchef.model.engines.cluster.workers import ClusterError, Member, WorkerLostError, Workers
+from labelchef.model.engines.cluster.workers import ClusterError, TasksLostError
 
 try:
     import dask
@@ -28,13 +30,20 @@ except ImportError as error:
 Result = TypeVar("Result")
 
 _CONNECT_SECONDS = 5.0
-_RESTART = "10 minutes"  # in which a process that was killed must be back
-_IDLE_SECONDS = 60.0  # that a task waits for a worker where there is none
-_START_SECONDS = 120.0  # importing libraries on a slow machine
+_WAIT_SECONDS = 60.0  # for a worker where none is left
+_LOOK_SECONDS = 0.5  # between two looks at whether to go on
+_IDLE_LOOKS = 3
+_LOST = (distributed.KilledWorker, CancelledError, asyncio.CancelledError)
+_SETTINGS: dict[str, object] = {
+    "distributed.deploy.lost-worker-timeout": "10 minutes",  # else a process that starts slowly is given up
+    "distributed.admin.large-graph-warning-threshold": "1 TB",  # labels are sent with their tasks
+}
 _QUIET: dict[str, object] = {
     "distributed.worker.profile.enabled": False,  # 100 looks a second at every thread, on the core of the sweep
     "distributed.admin.tick.interval": "500ms",  # 50 a second else
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,  # else every row array is made of new pages
+    "distributed.scheduler.work-stealing": False,  # parts are shared out already
+    "distributed.scheduler.allowed-failures": 20,  # workers that may die of a task
 }
 """What keeps workers from their sweeps; together it costs them a fifth of their time (docs/scale.md)."""
 _open: dict[tuple[int, str], "DaskWorkers"] = {}
@@ -54,52 +63,9 @@ def dask_workers(address: str) -> "DaskWorkers":
         return _open[key]
 
 
-class _Asked:
-    """A call of an actor."""
-
-    def __init__(self, future: Any) -> None:
-        self._future = future
-
-    def result(self, timeout: float) -> Any:
-        """See `Answer.result`."""
-        try:
-            return self._future.result(timeout=timeout)
-        except (asyncio.TimeoutError, TimeoutError):  # noqa: UP041 (two types before Python 3.11)
-            raise TimeoutError from None
-        except OSError as error:  # the connection was closed, or cannot be opened
-            raise WorkerLostError(str(error)) from None
-
-
-class _Actor:
-    """An actor of Dask."""
-
-    def __init__(self, proxy: Any) -> None:
-        self._proxy = proxy
-
-    def call(self, method: str, *given: Any) -> _Asked:
-        """See `Holding.call`."""
-        try:
-            return _Asked(getattr(self._proxy, method)(*given))
-        except RuntimeError as error:  # 'Worker holding Actor was lost'
-            return _Asked(_Lost(str(error)))
-
-
-class _Lost:
-    """The call of an actor that is known to be lost."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def result(self, timeout: float) -> Any:  # noqa: ARG002
-        """Raise."""
-        raise OSError(self._why)
-
-
 def local_cluster(workers: int | None = None) -> Any:
     """Worker processes of this machine, one core each; None: as many as there are cores."""
-    dask.config.set(
-        {"distributed.deploy.lost-worker-timeout": _RESTART}
-    )  # else a process that starts slowly is given up
+    dask.config.set(_SETTINGS)
     make: Any = LocalCluster
     with dask.config.set(_QUIET):
         return make(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0)
@@ -119,12 +85,13 @@ def _within(seconds: float, make: Callable[[], Result]) -> Result:
     return made.result(seconds)
 
 
-class DaskWorkers(Workers):
-    """The workers of a Dask cluster."""
+class DaskWorkers:
+    """The workers of a Dask cluster. `closed` says whether the connection was lost."""
 
     def __init__(self, address: str) -> None:
         self.address, self.closed = address, False
         self._cluster: Any = None
+        dask.config.set(_SETTINGS)
         where: Any = address
         if address == LOCAL:
             where = self._cluster = local_cluster()
@@ -138,8 +105,15 @@ class DaskWorkers(Workers):
                 code="cluster",
             ) from None
 
-    def members(self) -> dict[str, Member]:
-        """See `Workers.members`."""
+    def again(self) -> "DaskWorkers":
+        """The same cluster, connected anew. Raises ClusterError where it does not answer."""
+        try:
+            return dask_workers(self.address)
+        except InvalidInputError as error:
+            raise ClusterError(str(error)) from None
+
+    def members(self) -> dict[str, int]:
+        """Who is there now, and how many threads each has. Raises ClusterError where the scheduler does not answer."""
         found: dict[str, Any] | None = None
         with contextlib.suppress(OSError, TimeoutError):
             if self._client.status == "running":
@@ -150,85 +124,102 @@ class DaskWorkers(Workers):
                 f"the scheduler at {self.address} does not answer any more; start it again, with workers, and try again. "
                 "Nothing was changed"
             )
-        return {
-            name: Member(name, int(one["nthreads"]), int(one.get("memory_limit") or 0))
-            for name, one in found.items()
-            if one.get("status", "running") in ("running", "paused")
-        }
+        return {name: max(1, int(one["nthreads"])) for name, one in found.items()}
 
-    def again(self) -> Workers:
-        """See `Workers.again`."""
-        try:
-            return dask_workers(self.address)
-        except InvalidInputError as error:
-            raise ClusterError(str(error)) from None
+    def awaited(self) -> dict[str, int]:
+        """`members`, once there are any."""
+        until = time.monotonic() + _WAIT_SECONDS
+        while not (found := self.members()):
+            go_on()
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"no worker is there, and none came within {_WAIT_SECONDS:g} s. Cluster: {self.address}. Start workers "
+                    "(`dask worker ADDRESS`) and try again. Nothing was changed"
+                )
+            time.sleep(0.1)
+        return found
 
     def check_versions(self, members: set[str]) -> None:
-        """See `Workers.check_versions`."""
-        told = self._client.run(_asked_versions(), workers=sorted(members), on_error="return")
+        """Refuse workers that run another version of Python, NumPy or labelchef."""
+        told = self._client.run(versions, workers=sorted(members), on_error="return") if members else {}
         mine = own_versions()
         for name, theirs in sorted(told.items()):
-            if isinstance(theirs, OSError):
-                continue  # it went away; whoever sends it something sees that
-            if theirs != mine:
-                there = _words(theirs) if isinstance(theirs, dict) else repr(theirs)
+            if theirs != mine and not isinstance(theirs, OSError):  # else it went away
                 raise ClusterError(
-                    f"worker {name} runs {there}, and this process {_words(mine)}; expected the same versions. Install them "
+                    f"worker {name} runs {theirs}, and this process {mine}; expected the same versions. Install them "
                     "there, or leave the worker out",
                     code="cluster_versions",
                 )
 
-    def start(self, member: str, make: Callable[..., Any], *given: Any) -> _Actor:
-        """See `Workers.start`."""
-        future = self._client.submit(make, *given, actor=True, workers=[member], allow_other_workers=False, pure=False)
-        until = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                proxy = future.result(timeout=1.0)
-                break
-            except (asyncio.TimeoutError, TimeoutError):  # noqa: UP041 (two types before Python 3.11)
-                if (
-                    member not in self.members() or time.monotonic() > until
-                ):  # a task for a worker that died waits for ever
-                    future.cancel()
-                    raise WorkerLostError(member) from None
-            except (OSError, RuntimeError, distributed.KilledWorker, CancelledError, asyncio.CancelledError) as error:
-                raise WorkerLostError(str(error)) from None
-        proxy._client, proxy._future = self._client, future  # else it would look for a default client of the process
-        return _Actor(proxy)
+    def task(self, function: Callable[..., Any], *given: Any, worker: str | None = None, retries: int = 0) -> Any:
+        """The future of `function(*given)` on a worker, or on another one if that is gone."""
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        return self._client.submit(function, *given, **where, pure=False, retries=retries)
 
-    def submit(self, work: Callable[[], Result]) -> "Future[Result]":
-        """See `Workers.submit`: a task, which Dask gives to another worker if one dies; to this process if several died."""
-        found: Future[Result] = Future()
-        found.set_running_or_notify_cancel()
-        here, sent = copy_context(), self._client.submit(work, pure=False)
+    def places(self, futures: dict[int, Any]) -> dict[int, str]:
+        """Which worker has which result; where it is lost again, anybody."""
+        found = self._client.who_has(list(futures.values())) if futures else {}
+        return {n: (sorted(found.get(one.key, ())) or sorted(self.awaited()))[0] for n, one in futures.items()}
 
-        def follow() -> None:
-            try:
-                found.set_result(sent.result() if self._ends(sent) else here.run(work))
-            except BaseException as error:
-                found.set_exception(error)
+    def finish(self, futures: list[Any]) -> None:
+        """Wait for futures whose results stay on the workers; raises the error of the first that failed."""
 
-        threading.Thread(target=follow, name="labelchef-background", daemon=True).start()
-        return found
+        def done(seconds: float) -> bool:
+            until = time.monotonic() + seconds
+            while (left := any(one.status in ("pending", "lost") for one in futures)) and time.monotonic() < until:
+                time.sleep(0.01)
+            return not left
 
-    def _ends(self, sent: Any) -> bool:
-        """Wait for a task; False where nobody will do it: several workers died of it, or none is left."""
-        until, over = time.monotonic() + _IDLE_SECONDS, threading.Event()
-        sent.add_done_callback(lambda _: over.set())
-        while not over.wait(1.0):
-            try:
-                until = time.monotonic() + _IDLE_SECONDS if self.members() else until
-            except ClusterError:
-                return False
-            if time.monotonic() > until:
-                sent.cancel()
-                return False
-        lost = (OSError, distributed.KilledWorker, CancelledError, asyncio.CancelledError)
-        return sent.status == "finished" or (sent.status == "error" and not isinstance(sent.exception(), lost))
+        self._watch(done)
+        self._refuse_failed(futures)
+
+    def results(self, futures: list[Any]) -> list[Any]:
+        """The results of futures; raises the error of the first that failed."""
+        fetching: Any = self._client.gather(futures, asynchronous=True)
+        answer = asyncio.run_coroutine_threadsafe(fetching, self._client.loop.asyncio_loop)
+        try:
+            self._watch(lambda seconds: bool(wait([answer], seconds).done))
+        except BaseException:
+            answer.cancel()
+            raise
+        self._refuse_failed(futures)
+        try:
+            return list(answer.result())
+        except (*_LOST, OSError) as error:
+            raise self._lost(error) from None
+
+    def _watch(self, done: Callable[[float], bool]) -> None:
+        """Wait as long as the work should go on, and there are workers; Dask repeats what a dead worker was to do."""
+        idle = 0
+        while not done(_LOOK_SECONDS):
+            go_on()
+            self.awaited()
+            idle = 0 if any(self._client.processing().values()) else idle + 1
+            if idle > _IDLE_LOOKS:  # Dask gives tasks of workers that died all at once to nobody
+                raise TasksLostError(
+                    f"no worker of {self.address} does what it was asked; try again. Nothing was changed"
+                )
+
+    def _refuse_failed(self, futures: list[Any]) -> None:
+        for future in futures:
+            if future.status in ("error", "cancelled"):
+                failed = future.exception() if future.status == "error" else CancelledError()
+                raise self._lost(failed) if isinstance(failed, _LOST) else failed
+
+    def _lost(self, error: BaseException) -> ClusterError:
+        self.members()  # or the scheduler is lost
+        if isinstance(error, distributed.KilledWorker):
+            return ClusterError(
+                f"workers of {self.address} died of one task, again and again; expected workers that stay. Often they have too "
+                "little memory: see their logs, start more of them or raise --memory-limit, and try again. Nothing was changed"
+            )
+        return TasksLostError(
+            f"the cluster at {self.address} has forgotten what it was asked ({type(error).__name__}); try again. "
+            "Nothing was changed"
+        )
 
     def close(self) -> None:
-        """See `Workers.close`."""
+        """End the connection."""
         if not self.closed:
             self.closed = True
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
@@ -238,26 +229,10 @@ class DaskWorkers(Workers):
                     self._cluster.close(timeout=5)
 
 
-def own_versions() -> dict[str, str]:
+def versions() -> str:
     """What must be equal on all machines: of Python and NumPy the first two numbers."""
-    return {**_asked_versions()(), "labelchef": __version__}
+    python, two = ".".join(platform.python_version_tuple()[:2]), ".".join(np.__version__.split(".")[:2])
+    return f"Python {python}, NumPy {two}, labelchef {__version__}"
 
 
-def _asked_versions() -> Callable[[], dict[str, str]]:
-    def ask() -> dict[str, str]:  # sent as it is, since labelchef may be missing there: no names of this module
-        import importlib
-
-        found = {"Python": ".".join(platform.python_version_tuple()[:2])}
-        for shown, name, places in (("NumPy", "numpy", 2), ("labelchef", "labelchef", 9)):
-            try:
-                version = str(importlib.import_module(name).__version__)
-                found[shown] = ".".join(version.split(".")[:places])
-            except ImportError:
-                found[shown] = "missing"
-        return found
-
-    return ask
-
-
-def _words(found: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items())
+own_versions = versions
