@@ -6,7 +6,7 @@ N. Das, S. Chaba, R. Wu, S. Gandhi, D. H. Chau, X. Chu: GOGGLES: Automatic Image
 n images, C classes. Layer l of a convolutional network gives maps F^l (n, h, w, c).
 
 **Prototypes.** Of the maps of an image j the Z channels with the largest maximum are taken; the vector (c,) of all channels
-at the place of that maximum is a prototype v_jz^l. Different channels may have it at the same place; it is then used twice.
+at the place of that maximum is a prototype v_jz^l.
 
 **Affinity functions.** One for each layer and rank z, α = (layers) Z of them: how far the best place of image i resembles it,
 
@@ -89,19 +89,18 @@ def code_affinity(
         raise InvalidInputError(
             f"{n} images for {n_classes} classes; expected at least two images for each class", code="images"
         )
-    tables = affinities(n, images_at, maps_of, np.random.default_rng([seed, 51]), progress)
-    return code_tables(tables, y, n_classes, seed, progress)
+    return code_tables(affinities(n, images_at, maps_of, seed, progress), y, n_classes, seed, progress)
 
 
 def code_tables(
     tables: Sequence[Float64s], y: Ints, n_classes: int, seed: int = 0, progress: Progress = no_progress
 ) -> tuple[Float64s, Float64s]:
     """The same from affinity matrices (n, P): any function of two items will do."""
-    groups = []
+    B = []
     for k, table in enumerate(tables):
         progress("finding groups", k, len(tables) + 1)
-        groups.append(gaussian_mixture(table, n_classes, seed)[0].argmax(axis=1))
-    R, _ = bernoulli_mixture(np.hstack([np.eye(n_classes)[one] for one in groups]), n_classes, seed)
+        B.append(np.eye(n_classes)[gaussian_mixture(table, n_classes, seed)[0].argmax(axis=1)])
+    R, _ = bernoulli_mixture(np.hstack(B), n_classes, seed)
     progress("finding groups", len(tables) + 1, len(tables) + 1)
     train, known = R[: -len(y)], R[-len(y) :]
     trusted = np.full(known.shape, np.nan)
@@ -165,14 +164,9 @@ def _mixture(rows: Float64s, K: int, seed: int, fit: Callable[[Float64s, Float64
     return R, objective
 
 
-# affinities
-
-
-def affinities(
-    n: int, images_at: ImagesAt, maps_of: MapsOf, rng: np.random.Generator, progress: Progress
-) -> list[Float64s]:
+def affinities(n: int, images_at: ImagesAt, maps_of: MapsOf, seed: int, progress: Progress) -> list[Float64s]:
     """α matrices (n, P), by layer and rank."""
-    chosen = np.sort(rng.permutation(n)[:PROTOTYPES])
+    chosen = np.sort(np.random.default_rng([seed, 51]).permutation(n)[:PROTOTYPES])
     pieces = [_prototypes(maps_of(images_at(rows))) for rows in _pieces(chosen)]
     vectors = [np.concatenate(layer, axis=1) for layer in zip(*pieces, strict=True)]
     found = []
@@ -206,9 +200,6 @@ def _prototypes(layers: Maps) -> list[NDArray[np.float32]]:
     return found
 
 
-# maps
-
-
 def patch_maps(images: NDArray[Any]) -> Maps:
     """Patches of pixels at two scales: of a quarter and of half of the shorter side, every half patch.
 
@@ -219,8 +210,7 @@ def patch_maps(images: NDArray[Any]) -> Maps:
     grey = grey.mean(axis=3) if grey.ndim == 4 else grey
     top = grey.max(axis=(1, 2), keepdims=True)
     grey = grey / np.where(top > 0, top, 1.0)
-    shorter = min(grey.shape[1:])
-    return [_patches(grey, max(2, shorter // 4)), _patches(grey, max(2, shorter // 2))]
+    return [_patches(grey, max(2, min(grey.shape[1:]) // parts)) for parts in (4, 2)]
 
 
 def _patches(grey: Floats, side: int) -> NDArray[np.float32]:

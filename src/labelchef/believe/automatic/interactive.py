@@ -108,10 +108,11 @@ class Proposals:
         n, C = len(texts), len(self.classes)
         least = max(_LEAST if n >= _FEW else _LEAST_OF_FEW, n // 200)
         words = Words.of(texts, least=least, most=_MOST_WORDS)
-        if not words.names or C < 2:
+        if C < 2:
+            raise InvalidInputError(f"the classes are {list(classes)}; expected at least two", code="classes")
+        if not words.names:
             raise InvalidInputError(
-                f"no word is in at least {least} of the {n} texts, or there are less than two classes ({C}); give more texts",
-                code="no_rules",
+                f"no word is in at least {least} of the {n} texts; give more texts", code="no_rules"
             )
         rng = np.random.default_rng([seed, 41])
         self.words = words.names
@@ -138,8 +139,7 @@ class Proposals:
         if not open_.any():
             raise InvalidInputError("every rule has been answered; there is nothing left to propose", code="no_rules")
         mean = self.belief()
-        left = (self._useful_votes().sum(axis=1) == 0).astype(np.int64)
-        new = (self.presence.T @ left)[self._word_of]
+        new = (self.presence.T @ (self._useful_votes().sum(axis=1) == 0).astype(np.int64))[self._word_of]
         score = mean if self.active_search else mean**3 * new
         score = np.where(open_, score, -np.inf)[self._order]
         return self.proposal(self.rules[int(self._order[int(score.argmax())])], examples)
@@ -152,11 +152,11 @@ class Proposals:
         votes = self._useful_votes()
         other = votes.sum(axis=1) - votes[:, c]
         first = self._shown[has[self._shown]][:examples]
-        matched, right = self._trusted_counts[word].sum(), self._trusted_counts[word, c]
-        n_matched = int(has.sum())
+        trusted = self._trusted_counts[word]
         return Proposal(
-            rule, float(self.belief()[j]), tuple(map(int, first)), n_matched, n_matched / len(has),
-            int((has & (votes.sum(axis=1) == 0)).sum()), int((has & (other > 0)).sum()), int(matched), int(right),
+            rule, float(self.belief()[j]), tuple(map(int, first)), int(has.sum()), float(has.mean()),
+            int((has & (votes.sum(axis=1) == 0)).sum()), int((has & (other > 0)).sum()),
+            int(trusted.sum()), int(trusted[c]),
         )  # fmt: skip
 
     def tell(self, rule: Keyword, useful: bool | None) -> None:
@@ -215,8 +215,8 @@ class Proposals:
 
     def _seen(self, words: Words, texts: Sequence[str], labels: Sequence[str]) -> tuple[Ints, Ints]:
         """Trusted rows by their class (C,), and those (V, C) that have the word."""
-        onehot = np.array([[label == name for name in self.classes] for label in labels], dtype=np.int64)
-        onehot = onehot.reshape(-1, len(self.classes))
+        known, names = (np.array(said, dtype=object) for said in (labels, self.classes))
+        onehot = (known[:, None] == names).astype(np.int64)
         return onehot.sum(axis=0), words.presence(texts).astype(np.int64).T @ onehot
 
     def _useful(self) -> list[int]:

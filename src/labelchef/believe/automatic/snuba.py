@@ -29,10 +29,11 @@ frequent words that mean nothing, so (not in the paper) votes of a candidate on 
 
 with a = 7 and b = 3 votes cast before, and α_j kept in 1/2 to 0.98; an alternation never lowers J. All classes are equally
 probable before the votes: a heuristic that is alone on its rows then keeps its accuracy, where other shares would drive it to 0
-or 1. Trusted rows with max_c q_i(c) ≤ 1/2 + ν are in doubt, ν = 1/2 − (M + 1)^(−3/2), and the synthesiser goes on with them.
+or 1. Trusted rows with max_c q_i(c) ≤ 1/2 + ν are in doubt, ν = 1/2 − (M + 1)^(−3/2), and the synthesiser goes on with them
 
-**The end.** No trusted row is in doubt; no candidate is better than chance; `MOST` heuristics are there; or the accuracies
-that the aggregator learned are too far from those on trusted rows, α̂, for the guarantee of the paper's Proposition 1,
+**The end.** No trusted row is in doubt; no candidate is better than chance; `MOST` heuristics are there; or the
+accuracies that the aggregator learned are too far from those on trusted rows, α̂ = (right + a)/(cast + a + b), for the
+guarantee of the paper's Proposition 1,
 
     max_j |α̂_j − α_j| > ε,    ε = γ − sqrt(log(2 M² / δ) / (2 N)),    N: fewest training rows that a heuristic votes on.
 
@@ -78,6 +79,7 @@ _BETAS = np.arange(0, 10) * 0.05
 _GAMMA, _DELTA = 0.75, 0.1
 _BEFORE_RIGHT, _BEFORE_WRONG = 7.0, 3.0
 _ACCURACIES = 0.5, 0.98
+_ALTERNATIONS = 100
 _CUTS = 16
 _FIRST = 3
 
@@ -94,25 +96,6 @@ class Primitives:
     """(n, p)"""
     presence: Bools
     """(p,) columns of 0 and 1 that say whether something is there, such as a word."""
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """What the label aggregator learned."""
-
-    n_classes: int
-    accuracy: Float64s
-    """(M,) α"""
-    objective: tuple[float, ...]
-    """J after each alternation: it never falls."""
-
-    def beliefs(self, votes: Ints) -> Float64s:
-        """(n, C) for votes (n, M); all classes alike where nothing votes."""
-        return _posterior(votes, self.accuracy, self.n_classes)[0]
-
-    def spoken(self, votes: Ints) -> Float64s:
-        """(n, C) the same; NaN in rows without a vote."""
-        return np.where((votes != NO_VOTE).any(axis=1)[:, None], self.beliefs(votes), np.nan)
 
 
 @dataclass(frozen=True)
@@ -145,26 +128,26 @@ def write_heuristics(
         )
     parts = held_out(y, seed)
     progress("writing heuristics", 0, len(parts) + 1)
-    H, learned = synthesise(primitives, y, C, seed)
+    H, accuracy = synthesise(primitives, y, C, seed)
     train = vote(H, primitives.train)
     trusted = np.full((m, len(H)), NO_VOTE, dtype=np.int64)
     trusted_beliefs = np.full((m, C), np.nan)
     for k, held in enumerate(parts):
         progress("writing heuristics", k + 1, len(parts) + 1)
-        others, aggregator = synthesise(replace(primitives, trusted=primitives.trusted[~held]), y[~held], C, seed)
+        others, learned = synthesise(replace(primitives, trusted=primitives.trusted[~held]), y[~held], C, seed)
         said = vote(others, primitives.trusted[held])
         places = {slot: j for j, slot in enumerate(_slots(others))}
         for j, slot in enumerate(_slots(H)):
             if slot in places:
                 trusted[held, j] = said[:, places[slot]]
-        trusted_beliefs[held] = aggregator.spoken(said)
+        trusted_beliefs[held] = _spoken(said, learned, C)
     progress("writing heuristics", len(parts) + 1, len(parts) + 1)
     names = tuple(f"snuba {j + 1}: {_text(one, primitives, classes)}" for j, one in enumerate(H))
-    return Written(H, names, train, trusted, learned.spoken(train), trusted_beliefs)
+    return Written(H, names, train, trusted, _spoken(train, accuracy, C), trusted_beliefs)
 
 
-def synthesise(primitives: Primitives, y: Ints, n_classes: int, seed: int) -> tuple[NDArray[Any], Aggregate]:
-    """One run from all these trusted rows: H (M,), in the order in which they were committed, and what was learned of them."""
+def synthesise(primitives: Primitives, y: Ints, n_classes: int, seed: int) -> tuple[NDArray[Any], Float64s]:
+    """One run from all these trusted rows: H (M,), in the order in which they were committed, and their accuracies α (M,)."""
     return _Synthesis(primitives, y, n_classes, seed).run()
 
 
@@ -173,20 +156,20 @@ def vote(H: NDArray[Any], primitives: NDArray[Any]) -> Ints:
     return _said(H, _probability(H, primitives), H["beta"])
 
 
-def aggregate(votes: Ints, n_classes: int, alternations: int = 100, tolerance: float = 1e-7) -> Aggregate:
-    """Accuracies that are learned from votes (n, M), −1 for none."""
+def aggregate(votes: Ints, n_classes: int) -> tuple[Float64s, list[float]]:
+    """α (M,) from votes (n, M), −1 for none, and J after each alternation: it never falls."""
     voted = votes != NO_VOTE
     accuracy = np.full(votes.shape[1], _BEFORE_RIGHT / (_BEFORE_RIGHT + _BEFORE_WRONG))
     objective: list[float] = []
-    for _ in range(alternations):
-        Q, evidence = _posterior(votes, accuracy, n_classes)
+    for _ in range(_ALTERNATIONS):
+        Q, evidence = posterior(votes, accuracy, n_classes)
         before = _BEFORE_RIGHT * np.log(accuracy) + _BEFORE_WRONG * np.log1p(-accuracy)
         objective.append(float(evidence + before.sum()))
-        if len(objective) > 1 and objective[-1] - objective[-2] <= tolerance * abs(objective[-1]):
+        if len(objective) > 1 and objective[-1] - objective[-2] <= 1e-7 * abs(objective[-1]):
             break
         right = np.where(voted, np.take_along_axis(Q, np.maximum(votes, 0), axis=1), 0.0).sum(axis=0)
         accuracy = np.clip(_accuracy(right, voted.sum(axis=0)), *_ACCURACIES)
-    return Aggregate(n_classes, accuracy, tuple(objective))
+    return accuracy, objective
 
 
 def _accuracy(right: NDArray[Any], cast: NDArray[Any]) -> Float64s:
@@ -194,8 +177,8 @@ def _accuracy(right: NDArray[Any], cast: NDArray[Any]) -> Float64s:
     return np.asarray((right + _BEFORE_RIGHT) / (cast + _BEFORE_RIGHT + _BEFORE_WRONG))
 
 
-def _posterior(votes: Ints, accuracy: Float64s, n_classes: int) -> tuple[Float64s, float]:
-    """Beliefs (n, C), and Σ_i log (1/C) Σ_c Π_j P(λ_ij | c)."""
+def posterior(votes: Ints, accuracy: Float64s, n_classes: int) -> tuple[Float64s, float]:
+    """q (n, C), all classes alike where nothing votes, and Σ_i log (1/C) Σ_c Π_j P(λ_ij | c)."""
     C = n_classes
     right, wrong = np.log(accuracy), np.log((1 - accuracy) / (C - 1))
     logits = np.repeat(((votes != NO_VOTE) @ wrong - np.log(C))[:, None], C, axis=1)
@@ -203,6 +186,11 @@ def _posterior(votes: Ints, accuracy: Float64s, n_classes: int) -> tuple[Float64
         logits[:, c] += (votes == c) @ (right - wrong)
     total = logsumexp(logits, axis=1, keepdims=True)
     return np.exp(logits - total), float(total.sum())
+
+
+def _spoken(votes: Ints, accuracy: Float64s, n_classes: int) -> Float64s:
+    """q (n, C); NaN in rows without a vote."""
+    return np.where((votes != NO_VOTE).any(axis=1)[:, None], posterior(votes, accuracy, n_classes)[0], np.nan)
 
 
 class _Synthesis:
@@ -215,22 +203,22 @@ class _Synthesis:
         self.shares = np.bincount(y, minlength=n_classes) / len(y)
         self.committed = np.empty(0, HEURISTIC)
 
-    def run(self) -> tuple[NDArray[Any], Aggregate]:
+    def run(self) -> tuple[NDArray[Any], Float64s]:
         rows = np.ones(len(self.y), dtype=bool)
-        learned = aggregate(np.zeros((0, 0), dtype=np.int64), self.n_classes)
+        learned = np.empty(0)
         while rows.any() and len(self.committed) < MOST:
             before = self.committed
             self._commit(rows)
             if len(self.committed) == len(before):
                 break
             votes, said = (vote(self.committed, part) for part in (self.primitives.train, self.primitives.trusted))
-            found = aggregate(votes, self.n_classes)
-            if len(before) and self._disagree(found.accuracy, said, votes):
+            found, _ = aggregate(votes, self.n_classes)
+            if len(before) and self._disagree(found, said, votes):
                 self.committed = before
                 break
             learned = found
             doubt = 0.5 - math.pow(len(self.committed) + 1, -1.5)
-            rows = learned.beliefs(said).max(axis=1) <= 0.5 + doubt
+            rows = posterior(said, learned, self.n_classes)[0].max(axis=1) <= 0.5 + doubt
         return self.committed, learned
 
     def _disagree(self, accuracy: Float64s, said: Ints, votes: Ints) -> bool:
@@ -255,9 +243,10 @@ class _Synthesis:
                     H["column"], H["presence"], H["positive"], H["negative"] = columns, presence, c, other
                     found.append(H[~np.isnan(H["cut"])])
         H = np.concatenate([np.empty(0, HEURISTIC), *found])
-        P = _probability(H, self.primitives.trusted[rows])
-        f1 = np.stack([_f1(H, _said(H, P, beta), self.y[rows]) for beta in _BETAS])
-        H["beta"] = _BETAS[f1.argmax(axis=0)]  # of equal ones the smallest
+        number = ~H["presence"]  # a word votes on the same rows with every β or with none: 0 is best
+        P = _probability(H[number], self.primitives.trusted[rows])
+        f1 = np.stack([_f1(H[number], _said(H[number], P, beta), self.y[rows]) for beta in _BETAS])
+        H["beta"][number] = _BETAS[f1.argmax(axis=0)]  # of equal ones the smallest
         return H
 
     def _commit(self, rows: Bools) -> None:
@@ -281,18 +270,14 @@ class _Synthesis:
 
     def _take(self, H: NDArray[Any], f1: Float64s, spoken: Bools) -> bool:
         """Whether a candidate was committed: a new one with the best F1 (q,) and new coverage; none if all of F1 are −∞."""
-        known = np.isin(self._key(H), self._key(self.committed))
+        key, known = (one["column"] * self.n_classes + one["positive"] for one in (H, self.committed))
         covered = (vote(self.committed, self.scored) != NO_VOTE).any(axis=1)[:, None]
         jaccard = (spoken & covered).sum(axis=0) / np.maximum((spoken | covered).sum(axis=0), 1)
-        score = np.where(known, -np.inf, 0.5 * f1 + 0.5 * (1 - jaccard))
+        score = np.where(np.isin(key, known), -np.inf, 0.5 * f1 + 0.5 * (1 - jaccard))
         if score.max(initial=-np.inf) == -np.inf:
             return False
         self.committed = np.append(self.committed, H[score.argmax()])
         return True
-
-    def _key(self, H: NDArray[Any]) -> Ints:
-        """(M,) a number for each pair of primitive and class."""
-        return np.asarray(H["column"] * self.n_classes + H["positive"])
 
 
 def _slots(H: NDArray[Any]) -> list[tuple[int, int]]:

@@ -1,10 +1,8 @@
 """Honest votes on trusted rows: automatic sources learn from these rows, and are judged by them.
 
-**Cross-fitting.** m trusted rows with classes y (m,) are divided into K = 5 folds. Each fold is voted on by what was made
-without its labels.
-
-**Chance.** A source casts n votes on trusted rows, k of them right, and n_v of them for class v, whose share among the trusted
-rows is f(v). It is better than the class shares if
+m trusted rows with classes y (m,) are divided into 5 folds, and each fold is voted on by what was made without its labels
+(cross-fitting). A source casts n votes on trusted rows, k of them right, and n_v of them for class v, whose share among the
+trusted rows is f(v). The source is better than chance, that is than the class shares, if
 
     P(Binomial(n, Σ_v n_v f(v) / n) ≥ k) ≤ 0.1
 """

@@ -3,8 +3,6 @@
 n texts, V words or pairs of words. Texts are compared in lower case (casefolded, NFC). A word is a run of letters, digits and
 underscores. A pair is two words with one space between them, so that "check out" occurs where a keyword rule with these words
 would find it (`believe.rules`).
-
-    presence (n, V) sparse,  presence[i, v] = 1 where text i has the word or pair v
 """
 
 import re
@@ -49,7 +47,7 @@ class Words:
         return cls(tuple(sorted(name for _, name in kept[:most])))
 
     def presence(self, texts: Sequence[str]) -> Any:
-        """`csr_array` (n, V) in uint8."""
+        """`csr_array` (n, V) in uint8: 1 where text i has the word or pair v."""
         place = {name: v for v, name in enumerate(self.names)}
         indptr, indices = [0], []
         for text in texts:

@@ -137,9 +137,6 @@ def _feature_primitives(raw: Raw) -> Primitives:
     return Primitives(names, trusted, train, np.zeros(len(names), dtype=bool))
 
 
-# images
-
-
 def _affinity(raw: Raw, y: Ints, seed: int, progress: Progress) -> tuple[Float64s, Float64s]:
     """Soft votes on training (n, C) and trusted (m, C) images, stretched to one size; an empty cell is a black image."""
     columns = raw.columns(ColumnRole.IMAGE)
