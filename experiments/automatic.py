@@ -27,10 +27,10 @@ from experiments.reporting import Report
 from experiments.stats import estimate
 from experiments.store import Result
 from labelchef import LabelCleaner
-from labelchef.believe import affinity, snuba
-from labelchef.believe.interactive import ProposalOptions, Proposals
+from labelchef.believe.automatic import affinity, snuba
+from labelchef.believe.automatic.interactive import Proposals
 from labelchef.believe.rules import RuleBoard
-from labelchef.data.encoders.images import has_efficientnet
+from labelchef.data.encoders.images import EFFICIENTNET, has_efficientnet, network
 from labelchef.data.intake.automatic import word_primitives
 from labelchef.loop.annotators import CallableAnnotator
 
@@ -148,7 +148,7 @@ class Votes:
 def _snuba(task: Task, seed: int) -> tuple[Votes, Votes]:
     """Every heuristic as a source, and all as one."""
     if task.texts is not None:
-        primitives = word_primitives(task.texts["train"], task.texts["trusted"], snuba.SnubaOptions())
+        primitives = word_primitives(task.texts["train"], task.texts["trusted"])
     else:
         d = task.X["train"].shape[1]
         names = tuple(f"feature {k}" for k in range(d))
@@ -160,14 +160,13 @@ def _snuba(task: Task, seed: int) -> tuple[Votes, Votes]:
     )
 
 
-def _proposed(task: Task, seed: int, acquisition: str) -> Votes:
+def _proposed(task: Task, seed: int, *, active_search: bool = False) -> Votes:
     """Rules that a person finds useful, of `ASKED` that are proposed."""
     assert task.texts is not None
     classes = [str(c) for c in range(task.n_classes)]
     proposals = Proposals(
         task.texts["train"], classes, trusted_texts=task.texts["trusted"],
-        trusted_labels=[str(c) for c in task.y["trusted"]], items=task.X["train"],
-        options=ProposalOptions(acquisition=acquisition), seed=seed,
+        trusted_labels=[str(c) for c in task.y["trusted"]], active_search=active_search, seed=seed,
     )  # fmt: skip
     boards = {
         part: RuleBoard(pd.DataFrame({"id": range(len(said)), "text": said})) for part, said in task.texts.items()
@@ -188,9 +187,11 @@ def _proposed(task: Task, seed: int, acquisition: str) -> Votes:
 
 def _affinity(task: Task, seed: int, maps: affinity.MapsOf) -> Votes:
     assert task.images is not None
-    pictures = affinity.ArrayPictures(task.images["train"], task.images["trusted"])
-    coded = affinity.code_affinity(pictures, task.y["trusted"], task.n_classes, maps, seed=seed)
-    return Votes(coded.train[:, None, :], coded.trusted[:, None, :])
+    images = np.concatenate([task.images["train"], task.images["trusted"]])
+    found = affinity.code_affinity(
+        len(images), lambda rows: images[rows], task.y["trusted"], task.n_classes, maps, seed
+    )
+    return Votes(*(beliefs[:, None, :] for beliefs in found))
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -208,12 +209,12 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 def _text_sources(task: Task, seed: int) -> dict[str, Votes]:
     each, together = _snuba(task, seed)
-    proposed = _proposed(task, seed, "coverage")
+    proposed = _proposed(task, seed)
     found = {
         "snuba": each,
         "snuba-together": together,
         "interactive": proposed,
-        "interactive, active search": _proposed(task, seed, "active_search"),
+        "interactive, active search": _proposed(task, seed, active_search=True),
     }
     if task.given is not None:
         given = Votes(task.given["train"], task.given["trusted"])
@@ -224,7 +225,9 @@ def _text_sources(task: Task, seed: int) -> dict[str, Votes]:
 def _image_sources(task: Task, seed: int) -> dict[str, Votes]:
     each, together = _snuba(task, seed)
     found = {"snuba": each, "snuba-together": together, "affinity, patches": _affinity(task, seed, affinity.patch_maps)}
-    return found | ({"affinity, network": _affinity(task, seed, affinity.conv_maps())} if has_efficientnet() else {})
+    if has_efficientnet():
+        found["affinity, network"] = _affinity(task, seed, affinity.conv_maps(network(EFFICIENTNET)[0].whole))
+    return found
 
 
 def _alone(task: Task) -> float:

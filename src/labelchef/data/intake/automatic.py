@@ -1,46 +1,34 @@
 """Automatic sources by name: from joined rows to a long table of votes.
 
-    snuba             `believe.snuba`: words, columns or encoded features → heuristics; each is a source
+    snuba             `believe.automatic.snuba`: words, columns or features → heuristics; each is a source
     snuba-together    the same heuristics as one source: what their label aggregator believes, as soft votes
-    affinity          `believe.affinity`: groups of similar images as one source with soft votes
+    affinity          `believe.automatic.affinity`: groups of similar images as one source with soft votes
 
-All of them learn from the trusted rows, and their votes there are cross-fitted: every trusted row is voted on by what was made
-without it. These votes also decide whether there is a source at all. Of n trusted rows that are voted on, k rightly,
-n_v of them for class v, whose share among the trusted rows is f(v), there are votes only if
-
-    P(Binomial(n, Σ_v n_v f(v) / n) ≥ k) ≤ 0.1          (heuristics of Snuba: what they believe together)
-
-A source that is no better than chance would not only be useless: beside good ones it can make them worse. It is one decision
-for all heuristics, so the votes on trusted rows stay honest.
-
-Interactive Weak Supervision needs a person: `proposals_of` starts it, `believe.rules.apply_rules` gives the votes of the rules
-that were chosen.
+All of them learn from the trusted rows; their votes there are cross-fitted, and there is no source unless these votes are better
+than chance (`believe.automatic.trusted`): beside good sources a useless one can make things worse. It is one decision for all
+heuristics of Snuba, by what they believe together, so the votes on trusted rows stay honest.
 
 The table has the columns item (id), source, label, and probability where votes are soft: then an item and source have a row for
 each class, and their probabilities sum to 1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import binom
 
-from labelchef.base.arrays import Float64s, Floats, Ints
+from labelchef.base.arrays import Float64s, Ints
 from labelchef.base.errors import InvalidInputError
 from labelchef.base.intake import ColumnRole, Progress, no_progress
-from labelchef.believe.affinity import AffinityOptions, code_affinity, conv_maps, patch_maps
-from labelchef.believe.interactive import ProposalOptions, Proposals
-from labelchef.believe.snuba import Primitives, SnubaOptions, Written, write_heuristics
+from labelchef.believe.automatic.affinity import code_affinity, conv_maps, patch_maps
+from labelchef.believe.automatic.snuba import LEAST_COVERAGE, LEAST_TRUSTED, Primitives, write_heuristics
+from labelchef.believe.automatic.trusted import better_than_chance
+from labelchef.believe.automatic.words import Words
 from labelchef.believe.vote_forms import long_table
-from labelchef.believe.words import Words
-from labelchef.data.encoders.images import has_efficientnet, read_image
+from labelchef.data.encoders.images import EFFICIENTNET, has_efficientnet, network, read_image
 from labelchef.data.encoders.protocol import Content
-from labelchef.data.intake.raw import Raw, Rows
+from labelchef.data.intake.raw import Raw
 
 AUTOMATIC: Mapping[str, str] = {
     "snuba": "rules from words or columns, written from the trusted rows; each is a source",
@@ -50,95 +38,26 @@ AUTOMATIC: Mapping[str, str] = {
 """Name → what it does, for help texts."""
 
 MOST_WORDS = 500
-DOUBT = 0.1
-"""Largest probability that votes on trusted rows are as good by chance."""
 _MOST_VALUES = 20
 _SIDE = 96
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Encoded rows: training (n, d) and trusted (m, d)."""
-
-    train: Floats
-    trusted: Floats
-
-
-def make_votes(
-    kind: str, raw: Raw, blocks: Blocks | None = None, seed: int = 0, progress: Progress = no_progress
-) -> pd.DataFrame:
-    """The votes of an automatic source on training and trusted rows.
-
-    `blocks` serve Snuba where there is neither text nor a column of a table. The table is empty where nothing was found that is
-    better than chance.
-    """
+def make_votes(kind: str, raw: Raw, seed: int = 0, progress: Progress = no_progress) -> pd.DataFrame:
+    """The votes of an automatic source on training and trusted rows; none where nothing better than chance was found."""
     if kind not in AUTOMATIC:
         raise InvalidInputError(
             f"there is no automatic source {kind!r}; expected one of: {', '.join(AUTOMATIC)}", code="automatic"
         )
-    y = trusted_classes(raw)
+    y, ids = trusted_classes(raw), [*raw.train.ids, *raw.trusted.ids]
     if kind == "affinity":
-        return _affinity(raw, y, seed, progress)
-    written = write_heuristics(primitives_of(raw, blocks), y, raw.classes, seed=seed, progress=progress)
-    if not better_than_chance(written.trusted_beliefs, y):
-        return long_table((), (), (), None if kind == "snuba" else ())
-    return votes_of(written, raw) if kind == "snuba" else beliefs_of(written, raw)
-
-
-def better_than_chance(beliefs: Float64s, y: Ints) -> bool:
-    """Whether cross-fitted votes (m, C) on trusted rows of classes y (m,), NaN for none, are better than the class shares.
-
-    >>> y = np.array([0, 1] * 10)
-    >>> better_than_chance(np.eye(2)[y], y), better_than_chance(np.eye(2)[np.zeros(20, dtype=int)], y)
-    (True, False)
-    """
-    heard = ~np.isnan(beliefs).any(axis=1)
-    if not heard.any():
-        return False
-    said = beliefs[heard].argmax(axis=1)
-    shares = np.bincount(y, minlength=beliefs.shape[1]) / len(y)
-    right = int((said == y[heard]).sum())
-    return bool(binom.sf(right - 1, len(said), shares[said].mean()) <= DOUBT)
-
-
-def votes_of(written: Written, raw: Raw) -> pd.DataFrame:
-    """Every heuristic as a source."""
-    ids = [*_ids(raw.train), *_ids(raw.trusted)]
-    return hard_votes(ids, written.names, np.vstack([written.train, written.trusted]), raw.classes)
-
-
-def beliefs_of(written: Written, raw: Raw) -> pd.DataFrame:
-    """All heuristics as the source `snuba`."""
-    ids = [*_ids(raw.train), *_ids(raw.trusted)]
-    return soft_votes(ids, "snuba", np.vstack([written.train_beliefs, written.trusted_beliefs]), raw.classes)
-
-
-def proposals_of(
-    raw: Raw,
-    column: str | None = None,
-    blocks: Blocks | None = None,
-    options: ProposalOptions | None = None,
-    seed: int = 0,
-) -> Proposals:
-    """Rules to be proposed for a text column, the first one if none is named; with blocks, words are compared by them."""
-    texts = _columns(raw, ColumnRole.TEXT)
-    if column is None and texts:
-        column = texts[0]
-    if column is None or column not in texts:
-        what = "there is no text column" if column is None else f"{column!r} is no text column; there are {list(texts)}"
-        raise InvalidInputError(
-            f"{what}: rules are proposed for texts; name the column of texts (--text)", code="column"
-        )
-    return Proposals(
-        Content(raw.train.frame).texts([column]),
-        raw.classes,
-        column=column,
-        trusted_texts=Content(raw.trusted.frame).texts([column]),
-        trusted_labels=[str(label) for label in raw.trusted.labels],
-        items=None if blocks is None else blocks.train,
-        options=options,
-        seed=seed,
-    )
+        train, trusted = _affinity(raw, y, seed, progress)
+    else:
+        written = write_heuristics(primitives_of(raw), y, raw.classes, seed, progress)
+        train, trusted = written.train_beliefs, written.trusted_beliefs
+    kept = len(ids) if better_than_chance(trusted, y) else 0
+    if kind == "snuba":
+        return hard_votes(ids[:kept], written.names, np.vstack([written.train, written.trusted])[:kept], raw.classes)
+    return soft_votes(ids[:kept], kind.removesuffix("-together"), np.vstack([train, trusted])[:kept], raw.classes)
 
 
 def trusted_classes(raw: Raw) -> Ints:
@@ -157,17 +76,15 @@ def trusted_classes(raw: Raw) -> Ints:
 # primitives
 
 
-def primitives_of(raw: Raw, blocks: Blocks | None = None, options: SnubaOptions | None = None) -> Primitives:
-    """What heuristics may look at: words of the texts and columns of the table; encoded features where there are neither."""
-    options = options or SnubaOptions()
-    parts: list[Primitives] = []
-    texts = _columns(raw, ColumnRole.TEXT)
+def primitives_of(raw: Raw) -> Primitives:
+    """What heuristics may look at: words of the texts and columns of the table; features where there are neither."""
+    texts, columns = raw.columns(ColumnRole.TEXT), raw.columns(ColumnRole.FEATURE)
+    parts = [_table_primitives(raw, name) for name in columns]
     if texts:
-        both = [Content(rows.frame).texts(texts) for rows in (raw.train, raw.trusted)]
-        parts.append(word_primitives(both[0], both[1], options))
-    parts += [_table_primitives(raw, name, options) for name in _columns(raw, ColumnRole.FEATURE)]
+        train, trusted = (Content(rows.frame).texts(texts) for rows in (raw.train, raw.trusted))
+        parts.insert(0, word_primitives(train, trusted))
     if not parts:
-        parts.append(_encoded_primitives(raw, blocks))
+        parts = [_feature_primitives(raw)]
     found = Primitives(
         tuple(name for part in parts for name in part.names),
         np.hstack([part.trusted for part in parts]),
@@ -176,30 +93,24 @@ def primitives_of(raw: Raw, blocks: Blocks | None = None, options: SnubaOptions 
     )
     if not found.names:
         raise InvalidInputError(
-            f"no word or value is in at least {options.least_trusted} trusted rows; Snuba needs more trusted rows (--trusted)",
+            f"no word or value is in at least {LEAST_TRUSTED} trusted rows; Snuba needs more trusted rows (--trusted)",
             code="primitives",
         )
     return found
 
 
-def word_primitives(train: Sequence[str], trusted: Sequence[str], options: SnubaOptions) -> Primitives:
+def word_primitives(train: Sequence[str], trusted: Sequence[str]) -> Primitives:
     """Words and pairs that are frequent enough to be voted with, at most `MOST_WORDS`: the most frequent in trusted rows."""
-    least = max(options.least_trusted, int(options.least_coverage * len(train)))
-    words = Words.of([*train, *trusted], least=least)
-    seen = words.presence(trusted)
-    counts = np.asarray(seen.sum(axis=0)).ravel()
-    kept = np.flatnonzero(counts >= options.least_trusted)
-    kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")][:MOST_WORDS])
+    words = Words.of([*train, *trusted], least=max(LEAST_TRUSTED, int(LEAST_COVERAGE * len(train))))
+    seen = words.presence(trusted).toarray()
+    counts = seen.sum(axis=0, dtype=np.int64)
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_WORDS])
+    kept = kept[counts[kept] >= LEAST_TRUSTED]
     names = tuple(words.names[v] for v in kept)
-    return Primitives(
-        names,
-        np.asarray(seen[:, kept].todense()),
-        np.asarray(Words(names).presence(train).todense()),
-        np.ones(len(names), dtype=bool),
-    )
+    return Primitives(names, seen[:, kept], Words(names).presence(train).toarray(), np.ones(len(names), dtype=bool))
 
 
-def _table_primitives(raw: Raw, column: str, options: SnubaOptions) -> Primitives:
+def _table_primitives(raw: Raw, column: str) -> Primitives:
     """A number as it is; of anything else, whether it has one of its most frequent values."""
     cells = [rows.frame[column] for rows in (raw.trusted, raw.train)]
     numbers = [pd.to_numeric(one, errors="coerce") for one in cells]
@@ -209,21 +120,16 @@ def _table_primitives(raw: Raw, column: str, options: SnubaOptions) -> Primitive
         return Primitives((column,), trusted, train, np.zeros(1, dtype=bool))
     words = [one.astype("str") for one in cells]
     counts = words[0][cells[0].notna()].value_counts()
-    values = sorted(counts.index[counts >= options.least_trusted][:_MOST_VALUES].tolist())
-    trusted, train = (
-        np.column_stack([np.zeros((len(one), 0), dtype=np.uint8), *((one == value).to_numpy() for value in values)])
-        for one in words
+    values = sorted(counts.index[counts >= LEAST_TRUSTED][:_MOST_VALUES].tolist())
+    trusted, train = ((one.to_numpy()[:, None] == np.array(values, dtype=object)).astype(np.uint8) for one in words)
+    return Primitives(
+        tuple(f"{column} = {value}" for value in values), trusted, train, np.ones(len(values), dtype=bool)
     )
-    names = tuple(f"{column} = {value}" for value in values)
-    return Primitives(names, trusted.astype(np.uint8), train.astype(np.uint8), np.ones(len(names), dtype=bool))
 
 
-def _encoded_primitives(raw: Raw, blocks: Blocks | None) -> Primitives:
-    if blocks is not None:
-        train, trusted = blocks.train, blocks.trusted
-    elif raw.train.features is not None and raw.trusted.features is not None:
-        train, trusted = raw.train.features, raw.trusted.features
-    else:
+def _feature_primitives(raw: Raw) -> Primitives:
+    train, trusted = raw.train.features, raw.trusted.features
+    if train is None or trusted is None:
         raise InvalidInputError(
             "Snuba found neither texts, columns of a table nor features; name some (--text, --columns)",
             code="primitives",
@@ -232,53 +138,25 @@ def _encoded_primitives(raw: Raw, blocks: Blocks | None) -> Primitives:
     return Primitives(names, trusted, train, np.zeros(len(names), dtype=bool))
 
 
-def _columns(raw: Raw, role: ColumnRole) -> tuple[str, ...]:
-    return tuple(name for name, found in raw.content.items() if found is role)
-
-
-def _ids(rows: Rows) -> list[str]:
-    return [str(key) for key in rows.frame["id"].tolist()]
-
-
-# images
-
-
-@dataclass(frozen=True)
-class FilePictures:
-    """Images of files, stretched to one size; an empty cell is a black image."""
-
-    names: tuple[str, ...]
-    media: Path | None
-    side: int = _SIDE
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def of(self, rows: Ints) -> NDArray[Any]:
-        """(k, side, side, 3) in uint8."""
-        found = np.zeros((len(rows), self.side, self.side, 3), dtype=np.uint8)
-        for k, i in enumerate(rows):
-            if self.names[i]:
-                found[k] = np.asarray(read_image(self.names[i], self.media).resize((self.side, self.side)))
-        return found
-
-
-def _affinity(raw: Raw, y: Ints, seed: int, progress: Progress) -> pd.DataFrame:
-    columns = _columns(raw, ColumnRole.IMAGE)
+def _affinity(raw: Raw, y: Ints, seed: int, progress: Progress) -> tuple[Float64s, Float64s]:
+    """Soft votes on training (n, C) and trusted (m, C) images, stretched to one size; an empty cell is a black image."""
+    columns = raw.columns(ColumnRole.IMAGE)
     if not columns:
         raise InvalidInputError(
             "there is no column of images; affinity compares images: name their column (--image), or use snuba",
             code="column",
         )
     names = [name for rows in (raw.train, raw.trusted) for name in Content(rows.frame).texts(columns[:1])]
-    maps = conv_maps() if has_efficientnet() else patch_maps
-    coded = code_affinity(
-        FilePictures(tuple(names), raw.media), y, len(raw.classes), maps, AffinityOptions(), seed, progress
-    )
-    if not better_than_chance(coded.trusted, y):
-        return long_table((), (), (), ())
-    ids = [*_ids(raw.train), *_ids(raw.trusted)]
-    return soft_votes(ids, "affinity", np.vstack([coded.train, coded.trusted]), raw.classes)
+
+    def images_at(rows: Ints) -> NDArray[np.uint8]:
+        found = np.zeros((len(rows), _SIDE, _SIDE, 3), dtype=np.uint8)
+        for k, i in enumerate(rows):
+            if names[i]:
+                found[k] = np.asarray(read_image(names[i], raw.media).resize((_SIDE, _SIDE)))
+        return found
+
+    maps_of = conv_maps(network(EFFICIENTNET)[0].whole) if has_efficientnet() else patch_maps
+    return code_affinity(len(names), images_at, y, len(raw.classes), maps_of, seed, progress)
 
 
 # tables of votes
@@ -305,5 +183,6 @@ def soft_votes(ids: Sequence[str], name: str, beliefs: Float64s, classes: Sequen
     1    a      s  spam         0.75
     """
     rows = np.flatnonzero(~np.isnan(beliefs).any(axis=1))
-    items = [ids[i] for i in rows.tolist() for _ in classes]
-    return long_table(items, [name] * len(items), list(classes) * len(rows), beliefs[rows].ravel())
+    votes = np.full((len(ids), len(classes)), -1)
+    votes[rows] = np.arange(len(classes))
+    return hard_votes(ids, [name] * len(classes), votes, classes).assign(probability=beliefs[rows].ravel())

@@ -19,7 +19,7 @@ from labelchef.base.campaigns import CampaignSummary
 from labelchef.base.errors import ConflictError, LabelchefError
 from labelchef.base.intake import IntakeState, Preview, Progress, Working
 from labelchef.base.jobs import JobState
-from labelchef.believe.interactive import Proposals
+from labelchef.believe.automatic.interactive import Proposals
 from labelchef.believe.rules import RuleBoard
 from labelchef.data.campaign_data import CampaignData
 from labelchef.data.intake.raw import Raw

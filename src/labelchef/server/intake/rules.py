@@ -1,8 +1,8 @@
 """Rules without code that are made on the page: tried while they are typed, kept with the intake, applied to its rows.
 
 Rules are tried on training and trusted rows together: n rows, of which the trusted ones have a label. Other rules are proposed,
-one after the other (`believe.interactive`), and a lead says of each whether it is useful. The answers are kept with the intake;
-a useful rule becomes one of the page's rules by `steps.keep_rules`, like one that was typed.
+one after the other (`believe.automatic.interactive`), and a lead says of each whether it is useful. The answers are kept with
+the intake; a useful rule becomes one of the page's rules by `steps.keep_rules`, like one that was typed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import pandas as pd
 
 from labelchef.base.errors import InvalidInputError
 from labelchef.base.intake import ColumnRole
-from labelchef.believe.interactive import Proposal, ProposalOptions, Proposals
+from labelchef.believe.automatic.interactive import Proposal, Proposals
 from labelchef.believe.rules import Keyword, RuleSetFacts, facts_of, rule_of, rules_as_text
 from labelchef.data.intake.raw import Raw
 from labelchef.server.intake import folders
@@ -21,8 +21,6 @@ from labelchef.server.intake.reading import board_of, read_rows
 from labelchef.server.sources.campaign_rules import RuleValues, checked
 from labelchef.server.workspace import Workspace
 
-_FEW_ROWS, _LEAST_OF_FEW = 1000, 5
-"""Below so many rows, a word may be in fewer of them than usual."""
 _LONGEST = 300
 
 
@@ -82,14 +80,12 @@ def _proposals(ws: Workspace, intake: str, read: Read, raw: Raw, column: str) ->
         texts = ", ".join(map(repr, raw.columns(ColumnRole.TEXT))) or "none"
         raise InvalidInputError(f"{column!r} is no column of text; those are: {texts}", code="file")
     if column not in read.bench.proposals:
-        n = len(raw.train)
         made = Proposals(
             _texts(raw.train.frame, column),
             raw.classes,
             column=column,
             trusted_texts=_texts(raw.trusted.frame, column),
             trusted_labels=[str(label) for label in raw.trusted.labels],
-            options=ProposalOptions(least=_LEAST_OF_FEW) if n < _FEW_ROWS else None,
         )
         kept = folders.read(ws, intake).answers.get(column)
         if kept is not None:

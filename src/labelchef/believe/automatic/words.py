@@ -3,8 +3,6 @@
 n texts, V words or pairs of words. Texts are compared in lower case (casefolded, NFC). A word is a run of letters, digits and
 underscores. A pair is two words with one space between them, so that "check out" occurs where a keyword rule with these words
 would find it (`believe.rules`).
-
-    presence (n, V) sparse,  presence[i, v] = 1 where text i has the word or pair v
 """
 
 import re
@@ -38,21 +36,18 @@ class Words:
         >>> Words.of(["Check out this", "check out that", "check this"], least=2, most_share=1.0).names
         ('check', 'out', 'this')
         """
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(set(words_of(text)))
+        counts = Counter(word for text in texts for word in set(words_of(text)))
         largest = max(least, int(most_share * len(texts)))
-        kept = []
-        for name, count in counts.items():
-            if not least <= count <= largest or len(name) > _LONGEST:
-                continue
-            if " " in name and any(counts[part] == count for part in name.split(" ")):
-                continue
-            kept.append((-count, name))
-        return cls(tuple(sorted(name for _, name in sorted(kept)[:most])))
+        kept = sorted(
+            (-count, name)
+            for name, count in counts.items()
+            if least <= count <= largest and len(name) <= _LONGEST
+            if " " not in name or all(counts[part] > count for part in name.split(" "))
+        )
+        return cls(tuple(sorted(name for _, name in kept[:most])))
 
     def presence(self, texts: Sequence[str]) -> Any:
-        """`csr_array` (n, V) in uint8."""
+        """`csr_array` (n, V) in uint8: 1 where text i has the word or pair v."""
         place = {name: v for v, name in enumerate(self.names)}
         indptr, indices = [0], []
         for text in texts:
