@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,44 +65,52 @@ def shared_out(count: int, held: Mapping[int, str], power: Mapping[str, float]) 
 
 
 class Part:
-    """A part that a worker has opened: its own engine, in memory, streamed from its files, or on the GPU of the worker."""
-
-    def __init__(self, engine: Engine, opening: tuple[Any, ...]) -> None:
-        self.engine, self._opening, self.first = engine, opening, int(opening[0])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Opened again where it arrives."""
-        return open_part, self._opening
-
-    def __sizeof__(self) -> int:
-        """Bytes, for Dask, which counts the memory of a worker."""
-        return self.engine.n_rows * self.engine.row_bytes if isinstance(self.engine, MemoryEngine) else 1024
-
-
-def open_part(
-    first: int, features: Features, digest: str, settings: tuple[str, str | None, bool], together: float
-) -> Part:
-    """A part, on a worker that shall have it.
+    """A part that a worker has: its own engine, in memory, streamed from its files, or on the GPU of the worker.
 
     `digest` is that of the driver, '' if it cannot read the rows; `together` are the bytes of all parts of the worker.
     """
-    from distributed import get_worker
 
-    os.environ.setdefault("LABELCHEF_THREADS", str(get_worker().state.nthreads))  # one a core that it was given
-    try:
-        _check(features, digest)
-        engine, feature_dtype, bias = settings
-        placement = choose_placement(engine, feature_dtype, features)
-        if engine == "auto" and placement.device is None and not features.in_memory:
-            streamed = together > MEMORY_SHARE * free_memory()
-            placement = choose_placement(DISK if streamed else "memory", None, features)
-        found = placement.training(features, bias=bias)
-    except Exception as error:
-        what = f"opening rows {first} to {first + features.shape[0]} of {features.what}"
-        raise _failed(what, error, ". Bring the file where every worker sees it under this name") from error
-    if isinstance(found, HostEngine):  # X has many parts already: more pieces would only be more calls
-        found.most_pieces = min(HostEngine.most_pieces, max(1, features.nbytes // _PIECE_BYTES))
-    return Part(found, (first, features, digest, settings, together))
+    def __init__(
+        self, first: int, features: Features, digest: str, settings: tuple[str, str | None, bool], together: float
+    ) -> None:
+        self.first, self.features = first, features
+        self._opening = first, features, digest, settings, together
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Opened by the first task that needs it."""
+        from distributed import get_worker
+
+        first, features, digest, (engine, feature_dtype, bias), together = self._opening
+        os.environ.setdefault("LABELCHEF_THREADS", str(get_worker().state.nthreads))  # one a core that it was given
+        try:
+            _check(features, digest)
+            placement = choose_placement(engine, feature_dtype, features)
+            if engine == "auto" and placement.device is None and not features.in_memory:
+                streamed = together > MEMORY_SHARE * free_memory()
+                placement = choose_placement(DISK if streamed else "memory", None, features)
+            found = placement.training(features, bias=bias)
+        except Exception as error:
+            what = f"opening rows {first} to {first + features.shape[0]} of {features.what}"
+            raise _failed(what, error, ". Bring the file where every worker sees it under this name") from error
+        if isinstance(found, HostEngine):  # X has many parts already: more pieces would only be more calls
+            found.most_pieces = min(HostEngine.most_pieces, max(1, features.nbytes // _PIECE_BYTES))
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Opened again where it arrives."""
+        return Part, self._opening
+
+    def __sizeof__(self) -> int:
+        """Bytes, for Dask, which counts the memory of a worker."""
+        return self.features.nbytes if isinstance(self.__dict__.get("engine"), MemoryEngine) else 1024
+
+
+def open_part(*opening: Any) -> Part:
+    """A part, on a worker that shall have it."""
+    part = Part(*opening)
+    assert part.engine.n_rows, "rows are cut so that no part is empty"
+    return part
 
 
 def digest_of(features: Features) -> str:
