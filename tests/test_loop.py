@@ -242,7 +242,9 @@ def test_the_same_seed_gives_the_same_campaign(data: dict[str, Any], monkeypatch
         np.testing.assert_array_equal(one.decisions.labels, two.decisions.labels)
 
 
-@pytest.mark.parametrize("what", ["judging.evaluate", "learner.Learner.look_ahead", "judging.CrossFitted.follow"])
+@pytest.mark.parametrize(
+    "what", ["loop.judging.evaluate", "believe.learner.Learner.look_ahead", "loop.judging.CrossFitted.follow"]
+)
 def test_an_interrupt_at_the_end_of_an_update_leaves_no_trace(
     data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -253,7 +255,7 @@ def test_an_interrupt_at_the_end_of_an_update_leaves_no_trace(
 
     posterior, judged = cleaner.posterior_, cleaner.judged()
     with monkeypatch.context() as patch:
-        patch.setattr(f"labelchef.loop.{what}", stop)
+        patch.setattr(f"labelchef.{what}", stop)
         with pytest.raises(KeyboardInterrupt):
             cleaner.update(range(60), data["y"][:60])  # enough for the choice to be made anew
     assert not cleaner.cleaned_.any()
