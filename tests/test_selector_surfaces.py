@@ -123,7 +123,7 @@ def test_chosen_and_refused_on_the_command_line(tmp_path: Path) -> None:
         "init", "No", "--folder", tmp_path, "--selector", "random", "--strategy", "three", check=2, env=env
     )
     assert "selector 'random' suggests no labels" in " ".join(told.split())
-    assert "no campaign yet" in labelchef("status", env=env)
+    assert not (tmp_path / "home").exists(), "refused before anything is made"
     labelchef("init", "Yes", "--folder", tmp_path, "--selector", "random", env=env)
     assert strict(labelchef("next", "yes", "--json", env=env))["tasks"][0]["suggestion"] is None
     assert "suggested" not in labelchef("next", "yes", env=env)

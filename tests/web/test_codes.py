@@ -391,13 +391,13 @@ ELSEWHERE: dict[str, set[str]] = {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy", "constructor",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "engine", "strategy", "constructor",
     },
     "labelling functions are code, and code is never taken by requests": {
         "function_answer", "label_matrix", "labelling_function",
     },
     "automatic sources and their options are for the command line and Python": {
-        "acquisition", "affinity_options", "automatic", "kinds", "missing_extra", "primitives", "snuba_options", "trusted",
+        "automatic", "primitives", "trusted",
     },
     "simulated and recorded people are for the command line and Python": {
         "annotator", "error_rate", "per_item", "seed", "tie", "truth",
