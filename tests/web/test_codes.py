@@ -425,7 +425,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.base.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
     "labelchef.data.intake.assembling:refuse_errors": "the codes of findings; in the background",
     "labelchef.data.files.tables:_read_vote_table": "votes",
-    "labelchef.server.shared:writing_to": "out, disk_full",
+    "labelchef.base.files:writing_to": "out, disk_full",
     "labelchef.believe.rules:Regex.__post_init__": "rule_pattern, rule_time",
     "labelchef.believe.rules:RuleBoard.matches": "rule_pattern, rule_time",
     "labelchef.believe.rules:read_rules": "rule, rules, rule_pattern",
