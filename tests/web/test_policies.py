@@ -126,7 +126,10 @@ def test_leads_may_call_what_leads_call(
                 "/source": {"name": "weak labels"},
             }
             query = queries.get(path[path.rfind("/") :])
-            assert lead.get(path, params=query).status_code == 200, path
+            answer = lead.get(path, params=query)
+            if answer.status_code == 308:  # an earlier address of a page
+                answer = lead.get(answer.headers["location"])
+            assert answer.status_code == 200, path
 
 
 @pytest.mark.parametrize("path", ["/api/campaigns/{c}/ledger", "/api/campaigns/{c}/export/votes", "/c/{c}/lead/ledger"])

@@ -58,12 +58,12 @@ def test_values_are_escaped_unless_they_are_markup() -> None:
 
 def test_the_preview_has_words_for_every_option_that_a_message_names() -> None:
     """Messages of the intake name options of the command line; the page says what to choose or tick instead."""
-    script, package = (WEB / "static/js/intake.js").read_text(), WEB.parent
+    script, intake = (WEB / "static/js/intake.js").read_text(), WEB.parents[1] / "data" / "intake"
     tables = "".join(re.findall(r"^const (?:BY_COLUMN|BY_FILE|SWITCHES) = \{.*\};$", script, flags=re.M))
     known = {"classes", "functions", *re.findall(r"([a-z]+(?:-[a-z]+)*)\"?: \"", tables)}
     named = {
         option
-        for path in (package / "intake").glob("*.py")
+        for path in intake.glob("*.py")
         for text in re.findall(r"[\"'].*[\"']", path.read_text())
         for option in re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)
     }
