@@ -257,8 +257,8 @@ def _made(world: World, person: str) -> Sent:
 
 
 def _answered(world: World, person: str) -> Sent:
-    rule: Any = rules.suggest(world.ws, world.files().id, "text").rule
-    body = {"column": "text", "word": rule["words"][0], "label": rule["label"], "useful": None}
+    rule = rules.suggest(world.ws, world.files().id, "text").rule
+    body = {"column": "text", "word": rule.words[0], "label": rule.label, "useful": None}
     return Sent(f"/api/intakes/{world.files().id}/suggestion", json=body)
 
 

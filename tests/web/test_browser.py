@@ -397,7 +397,7 @@ def test_every_page_fits_a_phone_and_has_names_for_all_it_asks(ws: Workspace, la
 
 
 def test_texts_have_contrast() -> None:
-    sheet = (Path(__file__).parents[2] / "src/labelchef/web/static/labelchef.css").read_text()
+    sheet = (Path(__file__).parents[2] / "src/labelchef/server/web/static/labelchef.css").read_text()
     pairs = dict(re.findall(r"--([a-z-]+): light-dark\((#\w{6}), #\w{6}\)", sheet))
     darks = dict(re.findall(r"--([a-z-]+): light-dark\(#\w{6}, (#\w{6})\)", sheet))
 
